@@ -1,0 +1,1 @@
+//! The only rename, flush and stat of the store.

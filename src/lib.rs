@@ -1,0 +1,10 @@
+//! Moves an AI assistant's old conversations into a TinyAgents store.
+
+pub mod error;
+pub mod fs;
+pub mod model;
+pub mod report;
+pub mod source;
+pub mod store;
+
+pub use error::{Error, Result};

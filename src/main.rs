@@ -1,0 +1,2 @@
+//! `session-import`: see the library.
+fn main() {}

@@ -1,0 +1,424 @@
+//! Every warning and failure the tool can report, each with a stable code.
+//!
+//! One table makes the enum, the texts of `--explain` and `docs/warnings.md`:
+//! a code that is not explained cannot exist (`behaviour.md`, Warnings).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How much a diagnostic weighs.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know; not a warning.
+    Info,
+    /// Something was odd, or decided for the operator.
+    Warning,
+    /// Something was not imported.
+    Error,
+}
+
+macro_rules! codes {
+    ($( $(#[doc = $doc:literal])+ $variant:ident = $code:literal, $severity:ident, $explain:literal; )+) => {
+        /// A stable code. Its text never changes; codes are only added.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $( $(#[doc = $doc])+ $variant, )+
+        }
+
+        impl Code {
+            /// Every code, in the order of `docs/warnings.md`.
+            pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
+
+            /// The code as it is printed.
+            pub fn as_str(self) -> &'static str {
+                match self { $( Self::$variant => $code, )+ }
+            }
+
+            /// How much it weighs.
+            pub fn severity(self) -> Severity {
+                match self { $( Self::$variant => Severity::$severity, )+ }
+            }
+
+            /// What it is about, in one sentence.
+            pub fn summary(self) -> &'static str {
+                match self { $( Self::$variant => concat!($( $doc ),+).trim_ascii(), )+ }
+            }
+
+            /// What it means and what to do, for `--explain`.
+            pub fn explanation(self) -> &'static str {
+                match self { $( Self::$variant => $explain, )+ }
+            }
+        }
+    };
+}
+
+codes! {
+    // What is not imported.
+    /// The source cannot be read.
+    Unreadable = "unreadable", Error,
+        "The operating system refused to open or read the file, or the folder that holds it. Nothing of it was imported, and nothing that an earlier import stored of it was changed. Give the user that runs the import the right to read it, and run again.";
+    /// A source folder cannot be listed.
+    UnreadableFolder = "unreadable-folder", Error,
+        "The sessions in this folder are not known, so they are not in the counts either: the result cannot be called complete, the exit code is 3 and no marker is written. Make the folder readable and run again.";
+    /// The file is empty.
+    EmptyFile = "empty-file", Error,
+        "The file holds no line at all. The application truncates a transcript for a moment while it rewrites it, so an empty file may fill again: run again later. If it stays empty there is nothing to import: settle it with `accept`.";
+    /// The first line is no valid header.
+    NoHeader = "no-header", Error,
+        "A transcript starts with a `_meta` line that has all of its required fields. The application's reader gives up the whole file without one, so a plain import does too. `run --salvage` takes what there is, with the usable fields of the header or with defaults from the file's name.";
+    /// The file is in an encoding that is not UTF-8.
+    ForeignEncoding = "foreign-encoding", Error,
+        "The file starts with the byte order mark of UTF-16 or UTF-32. Convert a copy to UTF-8 (`iconv -t UTF-8`), put it in its place and run again.";
+    /// The Markdown transcript cannot be read.
+    BadMarkdown = "bad-markdown", Error,
+        "A legacy Markdown transcript needs its `<!-- session_transcript` header and must be UTF-8. `run --salvage` reads it without the header.";
+    /// One line is larger than the reader takes.
+    LineTooLong = "line-too-long", Error,
+        "A single record is larger than the limit that keeps memory bounded. The file was left alone and nothing of it was imported. Split it, or take the payload (usually base64) out of that line.";
+    /// The source changed each time it was read and now holds less than the store.
+    ChangedWhileRead = "changed-while-read", Error,
+        "The application was writing the file. Three readings in a row saw it change, and the last one gave fewer messages than the store holds, so nothing was written. Run again when the session is idle.";
+    /// The source is gone since it was found.
+    Vanished = "vanished", Error,
+        "The file was there when the folder was listed and is not there any more. If it was moved, the next run finds it at its new place.";
+    /// The store's stream and the source have gone different ways.
+    StoreDiverged = "store-diverged", Error,
+        "The application (or someone else) has written to this session's stream since the import, and what it holds is neither the beginning nor a continuation of the source. Both are kept as they are. Compare them with `verify --diff`; `run --overwrite` replaces the stream by the source.";
+    /// The store's stream is damaged.
+    StoreDamaged = "store-damaged", Error,
+        "The stream has a line that the application's reader refuses, or it differs from what was imported although its source did not change. `run --checksum` or `run --force` replaces it.";
+    /// The store cannot be written.
+    StoreWrite = "store-write", Error,
+        "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room or repair the permissions, and run again: what is done is not done twice.";
+    /// The run was interrupted before this item.
+    Interrupted = "interrupted", Error,
+        "A signal asked the run to stop. What was committed is kept and the next run goes on from there.";
+    /// The marker of a completed import could not be written.
+    MarkerNotWritten = "marker-not-written", Error,
+        "All items are in the store, but the record that says so could not be written. Run again: nothing is imported twice.";
+
+    // Lines that are not messages.
+    /// The application's reader skips this line.
+    MalformedLine = "malformed-line", Warning,
+        "The line is not a record that the application's reader accepts, so it is no message. It is kept byte for byte in the session's residue stream with the reason. `run --salvage` brings back what can be brought back.";
+    /// The last line is cut off.
+    TornLine = "torn-line", Warning,
+        "The last line has no end: the application was stopped, or is still writing it. It is kept in the residue stream. If the session goes on, the next run reads it again.";
+    /// The message nests too deep for the application's reader once it is in a journal.
+    TooDeep = "too-deep", Warning,
+        "The application's reader takes 127 levels of nesting. In the journal the message's metadata lies a few levels deeper than in the source, and this one would make the reader refuse the whole stream. The line is kept in the residue stream.";
+    /// The file starts with a byte order mark.
+    ByteOrderMark = "byte-order-mark", Warning,
+        "The application's own reader fails on the mark; the import skips it and reads the file.";
+
+    // Lineage and names.
+    /// The header names no thread.
+    ThreadIdSynthesized = "thread-id-synthesized", Warning,
+        "The transcript is older than threads, or its thread id is blank. The session has a thread of its own, `imported-{name}`, and its descriptor says `thread_id_synthesized`.";
+    /// The parent session is not in the workspace.
+    ParentMissing = "parent-missing", Warning,
+        "The stem names a parent session (all before the last `__`) that has no transcript here. The session is imported without a parent.";
+    /// Another record names another parent than the stem does.
+    LineageDisagrees = "lineage-disagrees", Warning,
+        "The run ledger or the sub-agents file names another parent thread than the parent in the transcript's name. The name was given when the session was written and wins.";
+    /// An older copy of the session is ignored.
+    OlderCopy = "older-copy", Warning,
+        "Another file has the same bytes, or its messages are the beginning of this session's. It was left alone and is not an item of its own.";
+    /// Another session has the same stem.
+    SameStem = "same-stem", Warning,
+        "Two files with one stem hold different conversations (the numbered names of the first releases started anew each day). Both are imported; the later one's key has its folder behind the stem.";
+    /// The session's name in the store was taken.
+    NameTaken = "name-taken", Warning,
+        "The session key becomes a file name that another session has, that differs only in case, or that is reserved on Windows. The name got the beginning of the key's SHA-256 behind it. The descriptor has the exact key.";
+    /// The session's name in the store was shortened.
+    NameShortened = "name-shortened", Info,
+        "A file name may not be longer than 200 bytes. The descriptor has the exact key.";
+    /// A Markdown file is the session's human-readable companion.
+    Companion = "companion", Info,
+        "The application writes a view of each transcript. It is named in the descriptor and not read.";
+    /// A value nests too deep and is kept as text.
+    ValueAsText = "value-as-text", Info,
+        "A value that the session's record has no place for could not be kept as JSON without loss (it nests too deep, or holds a number with more digits than the reader keeps). It is kept as `{\"json\": text}`.";
+
+    // Markdown.
+    /// Read from the human-readable view.
+    LossyMarkdown = "lossy-markdown", Warning,
+        "The JSONL of this session is gone; only the rendered Markdown is left. Texts are kept; tool calls, ids and metadata are not in the view. The item ledger entry says `lossy`.";
+    /// A message holds what looks like a heading of the view.
+    AmbiguousMarkdown = "ambiguous-markdown", Warning,
+        "A message's text may itself contain a line that looks like the heading of the next message, so the borders between messages are a guess here.";
+    /// A message is not closed.
+    UnclosedMessage = "unclosed-message", Warning,
+        "The closing tag of a legacy Markdown message is missing. The reader drops the message; its text is kept in the residue stream. `run --salvage` closes it at the next opening tag or at the end.";
+    /// Two messages were read as one.
+    MergedMessages = "merged-messages", Warning,
+        "A closing tag is missing, so the application's reader (and the import) reads on into the next message: an opening tag stands inside the content.";
+    /// Text outside of messages.
+    TextOutside = "text-outside", Warning,
+        "The Markdown holds text between messages that the reader ignores. It is kept in the residue stream.";
+    /// Windows line ends in a Markdown transcript.
+    CarriageReturns = "carriage-returns", Warning,
+        "The application's reader keeps the carriage returns as part of the texts, and so does the import.";
+
+    // Salvage.
+    /// A message was brought back from a line that the reader skips.
+    SalvagedLine = "salvaged-line", Warning,
+        "`--salvage` was given. The message carries `session_import.salvaged` with line and rule; the original line is in the residue stream.";
+    /// The header was replaced.
+    SalvagedHeader = "salvaged-header", Warning,
+        "`--salvage` was given and the header is missing or wrong: usable fields were taken, the others come from the file's name and time.";
+    /// The session was read from its Markdown view.
+    SalvagedFromMarkdown = "salvaged-from-markdown", Warning,
+        "`--salvage` was given and the JSONL gives no message, so its Markdown was read instead.";
+
+    // A live workspace.
+    /// The source changed while it was read.
+    ImportedWhileChanging = "imported-while-changing", Warning,
+        "The application was writing the file during three readings. It was imported as last read, and the next run reads it again.";
+    /// The source no longer holds messages that an earlier import took.
+    DroppedMessages = "dropped-messages", Warning,
+        "Before its fifth format the application rewrote transcripts and could shorten them. The messages that are gone from the source are kept in the residue stream as `dropped`.";
+    /// The application wrote to the stream while it was replaced.
+    StreamWrittenOn = "stream-written-on", Warning,
+        "Between the last look at the stream and the end of the commit the application wrote to it. The next run looks at it again.";
+    /// The store is ahead of the source.
+    StoreAhead = "store-ahead", Info,
+        "The stream holds all of the source's messages and more: the application goes on in the store. It was left alone.";
+    /// A stream that was not ours was replaced.
+    RecordReplaced = "record-replaced", Info,
+        "The store held a record of this session that this tool had not written (the earlier importer's, or the application's), and whose messages are all in the source. It was replaced.";
+    /// A damaged record was replaced.
+    Mended = "mended", Warning,
+        "The store's record of this session was not what the item ledger says. It was written again from the source.";
+
+    // Sub-agents and run ledger.
+    /// The messages come from the sub-agents file.
+    SubagentHistory = "subagent-history", Warning,
+        "The sub-agent has no transcript; the copy of its messages in `subagent_sessions.json` is the only one, and was imported as a session.";
+    /// The sub-agents file, or a record in it, cannot be used.
+    SubagentsUnusable = "subagents-unusable", Warning,
+        "`.openhuman/subagent_sessions.json` must be an array of records. What cannot be read was left out: lineage was not checked against it, and messages that only it holds were not imported.";
+    /// The run ledger cannot be used.
+    RunLedgerUnusable = "run-ledger-unusable", Warning,
+        "`session_db/sessions.db` could not be read (the message says why). Sessions are imported without run ids and without its check of the lineage. Run with `--force` when it is readable again to add them.";
+    /// Some rows or columns of the run ledger cannot be used.
+    RunLedgerPartial = "run-ledger-partial", Warning,
+        "The run ledger has another shape than expected, or rows with values of the wrong type. What could be read was used.";
+
+    // What is not a source.
+    /// A file that looks like a transcript is not read.
+    NotScanned = "not-scanned", Warning,
+        "It lies where the application keeps no transcripts, or its name is not quite one (`.JSONL` in capitals, `session_raw-` without a profile). Move or rename it if it should be imported.";
+    /// A link leads outside of the workspace or nowhere.
+    ForeignLink = "foreign-link", Warning,
+        "Only files inside the workspace are read. Put a copy in the link's place if it should be imported.";
+    /// Something in a source folder is not a transcript.
+    NotASource = "not-a-source", Info,
+        "Hidden, temporary and backup files, other extensions, pipes, devices and notes are not transcripts.";
+
+    // The workspace and the store.
+    /// The application keeps its sessions elsewhere.
+    RemoteStorage = "remote-storage", Warning,
+        "`OPENHUMAN_STORAGE_URL` is set: the application keeps its sessions in that storage. Only what lies in the workspace is imported.";
+    /// The workspace has no session.
+    NothingFound = "nothing-found", Info,
+        "None of the places where the application keeps sessions exists here. Check the path of the workspace.";
+    /// The store belonged to a workspace that no longer exists.
+    WorkspaceMoved = "workspace-moved", Warning,
+        "A store outside of its workspace belongs to one workspace. The one it names is gone, so the store was taken over for this one.";
+    /// Free space could not be determined.
+    SpaceUnknown = "space-unknown", Info,
+        "The file system does not say how much room there is.";
+    /// A cleaning step failed.
+    Leftover = "leftover", Warning,
+        "A temporary file of an interrupted import could not be removed. It does no harm.";
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Code {
+    type Err = UnknownCode;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|code| code.as_str() == text)
+            .ok_or(UnknownCode)
+    }
+}
+
+/// The text is no code of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no such code")]
+pub struct UnknownCode;
+
+impl Serialize for Code {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Code {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Code {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Code".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let codes: Vec<_> = Self::ALL.iter().map(|code| code.as_str()).collect();
+        schemars::json_schema!({ "type": "string", "enum": codes })
+    }
+}
+
+/// One thing that was found, and what was done about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Diagnostic {
+    /// The stable code.
+    pub code: Code,
+    /// How much it weighs.
+    pub severity: Severity,
+    /// Line of the source, from 1, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What was found and what was done; never any message's content.
+    pub message: String,
+}
+
+impl Diagnostic {
+    /// A diagnostic about the whole of something.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            line: None,
+            message: message.into(),
+        }
+    }
+
+    /// A diagnostic about one line.
+    pub fn at(code: Code, line: u64, message: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::new(code, message)
+        }
+    }
+
+    /// `code: sentence`, as it stands in `warnings`.
+    pub fn sentence(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}: line {line}: {}", self.code, self.message),
+            None => format!("{}: {}", self.code, self.message),
+        }
+    }
+
+    /// Whether it belongs in `warnings`.
+    pub fn is_warning(&self) -> bool {
+        self.severity > Severity::Info
+    }
+}
+
+/// How many lines are named per item and code before they are only counted.
+const NAMED_PER_CODE: u64 = 20;
+
+/// The diagnostics of one item: the first lines of each code, then a count
+/// (`behaviour.md`, run). Memory does not grow with the damage.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Diagnostics {
+    named: Vec<Diagnostic>,
+    lines: BTreeMap<Code, u64>,
+}
+
+impl Diagnostics {
+    /// Adds one.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if diagnostic.line.is_some() {
+            let count = self.lines.entry(diagnostic.code).or_default();
+            *count += 1;
+            if *count > NAMED_PER_CODE {
+                return;
+            }
+        }
+        self.named.push(diagnostic);
+    }
+
+    /// Adds another item's.
+    pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
+        others.into_iter().for_each(|other| self.push(other));
+    }
+
+    /// Lines that a code was given for, named or only counted.
+    pub fn lines_of(&self, code: Code) -> u64 {
+        self.lines.get(&code).copied().unwrap_or(0)
+    }
+
+    /// Whether a code was given at all.
+    pub fn has(&self, code: Code) -> bool {
+        self.named.iter().any(|diagnostic| diagnostic.code == code)
+    }
+
+    /// All of them, with one more per code for what was only counted.
+    pub fn into_vec(self) -> Vec<Diagnostic> {
+        let mut all = self.named;
+        for (code, count) in self.lines {
+            if count > NAMED_PER_CODE {
+                let more = count - NAMED_PER_CODE;
+                all.push(Diagnostic::new(
+                    code,
+                    format!("and {more} more lines; all of them are in the residue stream"),
+                ));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_kebab_case_and_differ() {
+        let mut seen = std::collections::BTreeSet::new();
+        for code in Code::ALL {
+            let text = code.as_str();
+            assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{text}");
+            assert!(seen.insert(text), "{text} twice");
+            assert_eq!(text.parse(), Ok(*code));
+            assert!(!code.summary().is_empty() && !code.explanation().is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_twentieth_are_counted() {
+        let mut all = Diagnostics::default();
+        (1..=25).for_each(|line| all.push(Diagnostic::at(Code::MalformedLine, line, "x")));
+        assert_eq!(all.lines_of(Code::MalformedLine), 25);
+        let all = all.into_vec();
+        assert_eq!(all.len(), 21);
+        assert!(all[20].message.contains("5 more"));
+    }
+}

@@ -1,0 +1,8 @@
+//! What everything else talks about: keys, sessions, messages, diagnostics.
+//!
+//! Nothing in here does I/O, and nothing in here knows a format or a store.
+
+pub mod diagnostic;
+pub mod key;
+pub mod message;
+pub mod session;

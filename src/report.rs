@@ -1,0 +1,135 @@
+//! The serde types of everything that is printed as JSON.
+//!
+//! Their schemas lie in `docs/schema/`, generated from these types and
+//! checked against them by the tests.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::diagnostic::Diagnostic;
+use crate::model::session::{Kind, Lines};
+
+/// Version of the JSON outputs; raised when a field changes its meaning or goes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What was done about an item.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Written to the store.
+    Imported,
+    /// What a dry run says instead.
+    WouldImport,
+    /// In the store already, source unchanged.
+    SkippedUnchanged,
+    /// The application has gone on with this session in the store.
+    SkippedStoreAhead,
+    /// A failure that was settled by `accept`.
+    SkippedAccepted,
+    /// Not imported; the store's earlier record, if any, is as it was.
+    Failed,
+}
+
+impl Action {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Imported => "imported",
+            Self::WouldImport => "would_import",
+            Self::SkippedUnchanged => "skipped_unchanged",
+            Self::SkippedStoreAhead => "skipped_store_ahead",
+            Self::SkippedAccepted => "skipped_accepted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One session of the plan or of the result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ItemReport {
+    /// The session's key.
+    pub session_key: String,
+    /// Its source, relative to the workspace.
+    pub source: String,
+    /// What kind of source that is.
+    pub kind: Kind,
+    /// What was done.
+    pub action: Action,
+    /// Why: `new`, `source changed`, `--force`, …
+    pub reason: String,
+    /// The journal's stream, where it is known.
+    pub stream: Option<String>,
+    /// The session's thread, where it is known.
+    pub thread_id: Option<String>,
+    /// How tool calls are written: `native`, `xml`, or the dispatcher's name.
+    pub dialect: Option<String>,
+    /// Number of messages.
+    pub messages: u64,
+    /// The source's lines by what became of them.
+    pub lines: Lines,
+    /// `code: sentence` for each diagnostic that is a warning or worse.
+    pub warnings: Vec<String>,
+    /// The same with their parts, and those that are only good to know.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What `--salvage` would bring back.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct Salvageable {
+    /// Lines that would become messages.
+    pub lines: u64,
+    /// Failed sessions that would be imported.
+    pub sessions: u64,
+}
+
+/// The result of `run`, and the plan of a dry run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RunReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// Nothing was written.
+    pub dry_run: bool,
+    /// A clean marker, and nothing new or changed.
+    pub already_done: bool,
+    /// The workspace.
+    pub workspace: String,
+    /// The store's root.
+    pub store: String,
+    /// Items: always `imported + skipped + failed`.
+    pub scanned: u64,
+    /// Items imported (in a dry run: that would be).
+    pub imported: u64,
+    /// Items that needed nothing.
+    pub skipped: u64,
+    /// Items that could not be imported.
+    pub failed: u64,
+    /// Source folders that could not be listed.
+    pub unreadable: u64,
+    /// Lines that the application's reader skips, over all items read.
+    pub rejected: u64,
+    /// Messages written; 0 in a dry run.
+    pub messages_written: u64,
+    /// Bytes of the sources to be imported, and so about what the store grows by.
+    pub bytes: u64,
+    /// What `--salvage` would bring back.
+    pub salvageable: Salvageable,
+    /// Warnings about no single item, `code: sentence`.
+    pub warnings: Vec<String>,
+    /// The same with their parts, and those that are only good to know.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The items, by session key.
+    pub items: Vec<ItemReport>,
+}
+
+impl RunReport {
+    /// Whether everything is as it should be: what exit code 0 promises.
+    pub fn is_clean(&self) -> bool {
+        let failed_marker = crate::model::diagnostic::Code::MarkerNotWritten;
+        self.failed == 0
+            && self.unreadable == 0
+            && !self.diagnostics.iter().any(|d| d.code == failed_marker)
+    }
+}

@@ -1,0 +1,3 @@
+//! Where conversations come from. A source knows nothing of the store.
+
+pub mod openhuman;

@@ -1,0 +1,1 @@
+//! The TinyAgents store on disk.
