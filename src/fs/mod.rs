@@ -1,1 +1,2 @@
 //! The only rename, flush and stat of the store.
+pub mod stat;
