@@ -103,6 +103,9 @@ codes! {
     /// The store cannot be written.
     StoreWrite = "store-write", Error,
         "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room or repair the permissions, and run again: what is done is not done twice.";
+    /// The application keeps writing to the session's stream.
+    StoreBusy = "store-busy", Error,
+        "Each time the stream was about to be replaced, the application had written to it since it was looked at. Nothing was changed. Run again when the session is idle.";
     /// The run was interrupted before this item.
     Interrupted = "interrupted", Error,
         "A signal asked the run to stop. What was committed is kept and the next run goes on from there.";
@@ -368,6 +371,25 @@ impl Diagnostics {
     /// Adds another item's.
     pub fn extend(&mut self, others: impl IntoIterator<Item = Diagnostic>) {
         others.into_iter().for_each(|other| self.push(other));
+    }
+
+    /// Adds another collection behind this one, counts and all.
+    pub fn append(&mut self, other: Self) {
+        let Self { named, lines } = other;
+        for diagnostic in named {
+            let at_line = diagnostic.line.is_some();
+            let before = self.lines_of(diagnostic.code);
+            if !at_line || before < NAMED_PER_CODE {
+                self.push(diagnostic);
+            } else {
+                *self.lines.entry(diagnostic.code).or_default() += 1;
+            }
+        }
+        // Those that were only counted there.
+        for (code, count) in lines {
+            let more = count.saturating_sub(NAMED_PER_CODE);
+            *self.lines.entry(code).or_default() += more;
+        }
     }
 
     /// Lines that a code was given for, named or only counted.

@@ -92,6 +92,14 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// The hash of the file's bytes.
+    pub(crate) fn hash(&self) -> Result<Sha256> {
+        let mut lines = self.lines();
+        let copied = io::copy(&mut lines.reader, &mut io::sink());
+        copied.map_err(|error| self.error(error))?;
+        Ok(lines.into_sha256())
+    }
+
     /// The whole file, for formats that are not read by lines.
     pub(crate) fn whole(&self, limit: u64) -> Result<(Vec<u8>, Sha256)> {
         if self.before.size > limit {
