@@ -47,8 +47,8 @@ impl<'w> Batches<'w> {
     /// Does what was decided about an item, up to the commit.
     pub(crate) fn import(&self, importer: &Importer<'_>, item: &Item) -> Outcome {
         match (&item.decision, self.writer) {
-            (Decision::Move, Some(writer)) => importer.move_record(item, writer),
-            (Decision::Move, None) => importer.moved(item),
+            (Decision::Move(before), Some(writer)) => importer.move_record(item, before, writer),
+            (Decision::Move(before), None) => importer.moved(item, before),
             _ => importer.import(item),
         }
     }
@@ -64,7 +64,7 @@ impl<'w> Batches<'w> {
                 return;
             };
             let written = outcome.prepared.as_ref();
-            pending.bytes += written.map_or(0, |prepared| prepared.written.bytes());
+            pending.bytes += written.map_or(0, |prepared| prepared.written.bytes);
             pending.outcomes.push((index, outcome));
             let is_full = pending.outcomes.len() >= ITEMS || pending.bytes >= BYTES;
             is_full.then(|| std::mem::take(&mut *pending))
@@ -156,6 +156,7 @@ impl Outcome {
     fn committed(&mut self, result: Result<Committed, CommitError>) {
         let (code, message) = match result {
             Ok(committed) => {
+                committed.diagnostics.into_iter().for_each(|found| self.add(found));
                 if committed.stream_written_on {
                     let message = "the application wrote to the stream while it was replaced; \
                                    the next run looks at it again";

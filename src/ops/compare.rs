@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink};
 use crate::plan::fingerprint::value_of;
-use crate::store::stream::{Damaged, Record, StreamReader};
+use crate::store::journal::{Record, StreamReader};
+use crate::store::stream::Damaged;
 
 /// How the store's messages stand to the source's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +114,10 @@ impl Compare {
 }
 
 fn describe(damaged: &Damaged) -> String {
-    damaged.to_string()
+    match damaged.line {
+        0 => damaged.reason.clone(),
+        line => format!("line {line}: {}", damaged.reason),
+    }
 }
 
 fn take(set: &mut Digests, digest: &Sha256) -> bool {

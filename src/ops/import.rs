@@ -27,7 +27,6 @@ use crate::source::openhuman::salvage::Defaults;
 use crate::source::openhuman::subagents::{self, Subagents};
 use crate::source::openhuman::{self};
 use crate::store::clock::Clock;
-use crate::store::layout::Namespace;
 use crate::store::name::StoreName;
 use crate::store::record::{Descriptor, Entry, Import, Sources, Usage, VERSION};
 use crate::store::{Draft, Expect, Prepared, Store, Writer};
@@ -177,7 +176,7 @@ impl Importer<'_> {
         let prepared = match draft {
             Some(draft) => Some(Box::new(Prepared {
                 ledger_key: item.ledger_key(),
-                old_keys: item.replaces.clone(),
+                old_key: item.replaces.first().copied(),
                 written: draft.finish()?,
                 name: name.clone(),
                 descriptor,
@@ -205,6 +204,57 @@ impl Importer<'_> {
             rejected: reading.rejected,
             ahead: None,
         })
+    }
+
+    /// Gives a record to its source's new path; its stream stays as it is, also
+    /// where the application has written on in it.
+    pub(crate) fn move_record(&self, item: &Item, before: &Entry, writer: &Writer) -> Outcome {
+        let Some(name) = before.store_name() else {
+            let message = "its entry names no stream of ours".to_owned();
+            return self.failed(item, Code::StoreWrite, message, 0);
+        };
+        let mut entry = before.clone();
+        let source = item.session.source.to_string();
+        let descriptor = self.descriptor_of(&name).map(|mut descriptor| {
+            match &item.reads {
+                Reads::File(openhuman::Format::Jsonl) => {
+                    descriptor.source.jsonl = Some(source.clone());
+                    let companion = item.session.companion.as_ref();
+                    descriptor.source.md = companion.map(ToString::to_string);
+                }
+                _ => descriptor.source.md = Some(source.clone()),
+            }
+            descriptor
+        });
+        entry.source = source;
+        entry.kind = Some(item.session.kind);
+        entry.profile = item.session.profile.clone();
+        let mtime = item.stat.map_or(0, |stat| stat.mtime_ms());
+        entry.mtime_ms = self.clock.cap_mtime(mtime);
+        let (key, old) = (item.ledger_key(), &item.replaces);
+        match writer.relocate(&name, descriptor.as_ref(), entry, &key, old) {
+            Ok(()) => self.moved(item, before),
+            Err(error) => self.failed(item, Code::StoreWrite, error.to_string(), 0),
+        }
+    }
+
+    /// The outcome of a record that only moves.
+    pub(crate) fn moved(&self, item: &Item, before: &Entry) -> Outcome {
+        let mut report = self.report(item, Action::SkippedUnchanged, item.diagnostics.clone());
+        report.stream = Some(before.stream.clone());
+        report.messages = before.messages;
+        report.lines = before.lines.unwrap_or_default();
+        let name = item.name.as_ref();
+        let descriptor = name.and_then(|name| self.descriptor_of(name));
+        report.thread_id = descriptor.map(|descriptor| descriptor.thread_id);
+        Outcome {
+            report,
+            prepared: None,
+            failure: None,
+            salvageable: 0,
+            rejected: 0,
+            ahead: None,
+        }
     }
 
     /// Reads the source; again, if it changes meanwhile.
@@ -405,7 +455,7 @@ impl Importer<'_> {
         let entry = item.entry.as_ref();
         let ours = entry.filter(|entry| entry.is_ours());
         let stream = self.store.layout().stream_file(&name.messages());
-        let stream_hash = crate::store::journal::sha256_of_file(&stream, false)?;
+        let stream_hash = crate::store::journal::sha256_of_file(&stream)?;
         let is_as_left = ours.is_some_and(|entry| {
             entry.journal_sha256 == stream_hash.map(|(hash, _)| hash)
         });
@@ -490,7 +540,7 @@ impl Importer<'_> {
     ) -> Result<u64> {
         let residue = self.store.layout().stream_file(&name.residue());
         if let (Some(draft), Some(mut old)) =
-            (&mut draft, crate::store::stream::StreamReader::open(&residue)?)
+            (&mut draft, crate::store::journal::StreamReader::open(&residue)?)
         {
             while let Ok(Some(record)) = old.next() {
                 if let Some(record) = dropped_record(record.value()) {
@@ -517,21 +567,13 @@ impl Importer<'_> {
             let threads = self.threads.read().ok()?;
             threads.get(parent).cloned()
         });
-        let mut found = cross_check(
+        cross_check(
             &item.session,
             thread_id,
             parent_thread.as_deref(),
             self.ledger,
             self.subagents,
-        );
-        if let Reads::History(subagent) = &item.reads {
-            let message = format!(
-                "sub-agent {} has no transcript; its {} messages come from the sub-agents file",
-                subagent.id, subagent.history_len
-            );
-            found.push(Diagnostic::new(Code::SubagentHistory, message));
-        }
-        found
+        )
     }
 
     fn descriptor(

@@ -32,11 +32,14 @@ use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, discover};
 use crate::source::openhuman::lineage;
 use crate::source::openhuman::run_ledger::RunLedger;
-use crate::source::openhuman::subagents::{FILE as SUBAGENTS, Subagents};
+use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
 use crate::store::name::{Names, StoreName};
 use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
 use crate::store::{Store, Writer};
+
+/// The sub-agents file, relative to the workspace.
+const SUBAGENTS: &str = ".openhuman/subagent_sessions.json";
 
 /// What to import and how; the field names are those of the design's RPC.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -278,7 +281,8 @@ impl Run<'_> {
     fn open_writer(&mut self) -> Result<()> {
         if self.options.dry_run {
             // Refuses what a run would refuse.
-            self.store.format()?;
+            let claim = self.store.claim(&self.workspace)?;
+            self.diagnostics.extend(claim.diagnostics);
             return Ok(());
         }
         let (writer, diagnostics) = Writer::open(
@@ -294,11 +298,14 @@ impl Run<'_> {
 
     fn entries(&mut self) -> Result<HashMap<Sha256, Entry>> {
         let entries = self.store.entries()?;
-        for (key, reason) in entries.damaged {
-            let message = format!("item ledger entry {key} cannot be read ({reason}); its source is imported again");
+        for damaged in entries.damaged {
+            let message = format!(
+                "item ledger entry {} cannot be used ({}); its source is imported again",
+                damaged.key, damaged.reason
+            );
             self.diagnostics.push(Diagnostic::new(Code::Mended, message));
         }
-        Ok(entries.entries.into_iter().collect())
+        Ok(entries.by_key.into_iter().collect())
     }
 
     /// Files and entries → items with names and decisions.
@@ -343,16 +350,8 @@ impl Run<'_> {
         let assigned = if new.is_empty() {
             Default::default()
         } else {
-            let on_disk = self.store.descriptor_names()?;
-            let on_disk: HashMap<String, &StoreName> = on_disk
-                .iter()
-                .map(|name| (name.as_str().to_ascii_lowercase(), name))
-                .collect();
-            names.assign(new, &|name| {
-                let there = on_disk.get(&name.as_str().to_ascii_lowercase())?;
-                let descriptor = self.store.descriptor(there).ok().flatten();
-                descriptor.map(|descriptor| descriptor.session_key)
-            })
+            let occupants = self.store.occupants()?;
+            names.assign(new, &|name| occupants.of(name))
         };
         for item in items {
             match assigned.get(&item.session.key) {
@@ -412,7 +411,7 @@ impl Run<'_> {
     /// import that cannot fit is not begun.
     fn before_the_first_write(&mut self) -> Result<()> {
         let root = self.store.layout().root().to_owned();
-        match crate::fs::free_space(&root) {
+        match self.store.available_bytes() {
             Some(free) if free < self.report.bytes => {
                 let needed = self.report.bytes;
                 let message = format!(
@@ -654,6 +653,13 @@ impl Run<'_> {
             };
             writer.put_failure(&item.ledger_key(), &failure)?;
         }
+        let imported = |item: &&Item| item.replaces.len() > 1 && item.decision.writes();
+        for item in items.iter().filter(imported) {
+            // The first went with the commit.
+            for old in item.replaces.iter().skip(1) {
+                writer.remove_item(old)?;
+            }
+        }
         if is_whole {
             self.forget_failures(writer, entries, items)?;
         }
@@ -697,9 +703,9 @@ impl Run<'_> {
         items: &[Item],
     ) -> Result<()> {
         let known: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
-        for (key, _) in self.store.failures()? {
-            if !known.contains(&key) {
-                writer.remove_failure(&key)?;
+        for key in self.store.failures()?.by_key.keys() {
+            if !known.contains(key) {
+                writer.remove_failure(key)?;
             }
         }
         Ok(())
@@ -753,8 +759,8 @@ impl Run<'_> {
     }
 
     fn finish(mut self) -> RunReport {
-        if let Some(writer) = self.writer.take() {
-            drop(writer);
+        if let Some(Err(error)) = self.writer.take().map(Writer::finish) {
+            tracing::debug!("the lock file could not be emptied: {error}");
         }
         let warnings = self.diagnostics.iter().filter(|d| d.is_warning());
         self.report.warnings = warnings.map(Diagnostic::sentence).collect();

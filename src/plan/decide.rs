@@ -5,9 +5,12 @@ use std::path::Path;
 
 use super::cache::{Role, Stamp, StatCache};
 use super::{Item, Reads};
+use crate::error::Result;
 use crate::fs::stat::Stat;
+use crate::model::interrupt::Interrupt;
 use crate::model::key::Sha256;
 use crate::report::Action;
+use crate::source::input::Input;
 use crate::store::clock::Clock;
 use crate::store::journal::sha256_of_file;
 use crate::store::layout::{Layout, Namespace};
@@ -15,14 +18,15 @@ use crate::store::name::{StoreName, StreamName};
 use crate::store::record::{Entry, RULES};
 
 /// What is done about an item.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision {
     /// Not decided yet.
     Undecided,
     /// Nothing, for this reason.
     Skip(Action, &'static str),
-    /// Its record stays as it is; only its source has another path now.
-    Move,
+    /// Its record, that of this entry, stays as it is; only its source has
+    /// another path now.
+    Move(Box<Entry>),
     /// Read it and write its record, for this reason.
     Import(&'static str),
 }
@@ -33,13 +37,13 @@ impl Decision {
         match self {
             Self::Undecided => "not selected",
             Self::Skip(_, reason) | Self::Import(reason) => reason,
-            Self::Move => "moved, same bytes",
+            Self::Move(_) => "moved, same bytes",
         }
     }
 
     /// Whether it writes to the store.
     pub(crate) fn writes(&self) -> bool {
-        matches!(self, Self::Import(_) | Self::Move)
+        matches!(self, Self::Import(_) | Self::Move(_))
     }
 }
 
@@ -123,7 +127,7 @@ impl Decide<'_> {
             return Decision::Import("record is not what the item ledger says");
         }
         if item.entry.is_none() {
-            return Decision::Move;
+            return Decision::Move(Box::new(entry.clone()));
         }
         Decision::Skip(Action::SkippedUnchanged, "unchanged")
     }
@@ -154,8 +158,8 @@ impl Decide<'_> {
             return true;
         }
         let path = self.workspace.join(item.session.source.relative());
-        let bytes = sha256_of_file(&path, true);
-        bytes.ok().flatten().map(|(bytes, _)| bytes) == hash
+        let bytes = hash_of_source(&path);
+        bytes.ok() == hash
     }
 
     fn has_record(&self, entry: &Entry) -> bool {
@@ -185,7 +189,7 @@ impl Decide<'_> {
         let Some(name) = entry.store_name() else {
             return false;
         };
-        let hash = |path: &Path| sha256_of_file(path, false).ok().flatten().map(|(hash, _)| hash);
+        let hash = |path: &Path| sha256_of_file(path).ok().flatten().map(|(hash, _)| hash);
         let stream = self.layout.stream_file(&name.messages());
         let residue = self.layout.stream_file(&name.residue());
         let descriptor = self.layout.key_file(Namespace::Sessions, name.as_str());
@@ -198,4 +202,9 @@ impl Decide<'_> {
         let path = self.layout.stream_file(&name.messages());
         Stat::of(&path, false).ok().flatten()
     }
+}
+
+/// The hash of a source's bytes; links are followed, as in reading it.
+fn hash_of_source(path: &Path) -> Result<Sha256> {
+    Input::open(path, &Interrupt::default(), &|_| ())?.hash()
 }

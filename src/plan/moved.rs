@@ -13,7 +13,7 @@ use crate::model::session::Kind;
 use crate::source::openhuman::discover::Found;
 use crate::store::Store;
 use crate::store::record::Entry;
-use crate::store::stream::StreamReader;
+use crate::store::journal::StreamReader;
 
 /// Entries whose source is not there any more, by the stem it had.
 pub(crate) struct Gone<'e> {

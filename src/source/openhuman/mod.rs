@@ -17,6 +17,8 @@ pub mod discover;
 pub(crate) mod header;
 pub(crate) mod line;
 pub mod lineage;
+mod locate;
+pub(crate) mod markdown_blocks;
 pub(crate) mod markdown_legacy;
 pub(crate) mod markdown_rendered;
 pub(crate) mod record;

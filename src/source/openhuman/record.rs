@@ -48,7 +48,7 @@ impl MessageLine<'_> {
         let turn_usage = self.turn_usage();
         let metadata = self.metadata(turn_usage.as_ref(), metadata)?;
         let flat = (self.v == TYPED).then(|| self.flat_content()).flatten();
-        self.push_unmapped(turn_usage.is_some(), flat.as_ref(), set_aside, unmapped);
+        self.push_unmapped(turn_usage.as_ref(), flat.as_ref(), set_aside, unmapped);
         Ok(Message {
             id: self.id.map(Cow::Borrowed),
             role: Cow::Borrowed(self.role),
@@ -142,11 +142,12 @@ impl MessageLine<'_> {
     /// Every top-level key that did not make it into the four fields.
     fn push_unmapped(
         &self,
-        has_turn_usage: bool,
+        turn_usage: Option<&TurnUsage<'_>>,
         flat: Option<&Flat>,
         set_aside: &[(Cow<'_, str>, &str)],
         out: &mut String,
     ) {
+        let has_turn_usage = turn_usage.is_some();
         out.clear();
         out.push('{');
         for (key, raw) in &self.fields.0 {
@@ -173,12 +174,16 @@ impl MessageLine<'_> {
                 json::push_kept(out, key, raw, ABOVE_UNMAPPED);
             }
         }
-        if has_turn_usage {
+        if let Some(turn_usage) = turn_usage {
             let replaced = self.extra_metadata.and_then(|raw| {
                 let fields = super::line::Fields::parse(raw).ok()?;
                 fields.last(TURN_USAGE)
             });
-            if let Some(replaced) = replaced {
+            // Another one than that which took its place.
+            let value = |raw: &str| serde_json::from_str::<Value>(raw).ok();
+            let mut new = String::new();
+            turn_usage.push(&mut new);
+            if let Some(replaced) = replaced.filter(|old| value(old) != value(&new)) {
                 json::push_kept(out, TURN_USAGE, replaced, ABOVE_UNMAPPED);
             }
         }

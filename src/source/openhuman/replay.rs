@@ -134,6 +134,11 @@ impl Replay<'_> {
         match judge(bytes) {
             Judged::Blank => self.reading.lines.blank += 1,
             Judged::Header(meta) => {
+                if self.meta.is_none() {
+                    self.reading.salvaged = true;
+                    let message = "the first line is no header; this line is the first one";
+                    self.warn(Code::SalvagedHeader, position.number, message);
+                }
                 self.meta = Some(meta);
                 self.residue(position.number, Why::Header, None, bytes)?;
             }
@@ -280,13 +285,13 @@ impl Replay<'_> {
                 Judged::Tools => (Why::Tools, None),
                 Judged::Interrupted => (Why::Interrupted, None),
                 Judged::Malformed(flaw) => (Why::Malformed, Some(flaw)),
-                Judged::Message(message) => match message.to_message(&[], &mut self.scratch) {
-                    Ok(message) => {
+                Judged::Message(message) => {
+                    // One that nests too deep is replaced like any other.
+                    if let Ok(message) = message.to_message(&[], &mut self.scratch) {
                         self.sink.superseded(&message);
-                        (Why::Superseded, None)
                     }
-                    Err(flaw) => (Why::TooDeep, Some(flaw)),
-                },
+                    (Why::Superseded, None)
+                }
             };
             self.sink.residue(&Residue {
                 line: position.number,
@@ -343,8 +348,7 @@ impl Replay<'_> {
             let Ok(mut message) = line.to_message(&left_out, &mut self.scratch) else {
                 continue;
             };
-            let note = serde_json::json!({ "line": number, "rule": one.rule() });
-            message.salvaged = Some(note.to_string().into());
+            message.salvaged = Some(salvage::mark(number, &one.rule()).into());
             self.reading.messages += 1;
             self.reading.tool_call_markup |= has_markup(&message);
             self.sink.message(&message)?;

@@ -4,6 +4,7 @@
 
 pub(crate) mod header;
 pub(crate) mod line;
+pub(crate) mod markdown;
 
 /// What stands in for a header that is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,4 +15,10 @@ pub struct Defaults {
     pub created: String,
     /// The end, from the file's time: RFC 3339.
     pub updated: String,
+}
+
+/// The value of `session_import.salvaged`: where the message came from and by
+/// which rule it was brought back.
+pub(crate) fn mark(line: u64, rule: &str) -> String {
+    serde_json::json!({ "line": line, "rule": rule }).to_string()
 }
