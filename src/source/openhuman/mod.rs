@@ -3,3 +3,4 @@
 
 mod locate;
 pub mod run_ledger;
+pub mod subagents;
