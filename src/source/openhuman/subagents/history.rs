@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::stream::{self, Unusable};
-use super::{FILE, FOLDER, Subagent, json, name, record};
+use super::{FILE, FOLDER, Subagent, json, record};
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink, Why};
-use crate::model::session::{Header, Lines, Reading};
+use crate::model::session::{Header, Reading};
 use crate::source::openhuman::locate::Refused;
 
 /// The strict reader takes 127 levels, and in a journal `extra_metadata` lies

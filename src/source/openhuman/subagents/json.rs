@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use serde::Deserializer as _;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -179,8 +178,12 @@ fn loses_digits(raw: &str) -> bool {
             && number.parse::<u64>().is_err()
             && number.parse::<i64>().is_err()
             // A double as it is printed: what it was written from.
-            && !number.parse::<f64>().is_ok_and(|double| json!(double).to_string() == number)
+            && !number.parse::<f64>().is_ok_and(|double| is_printed_as(double, number))
         })
+}
+
+fn is_printed_as(double: f64, number: &str) -> bool {
+    serde_json::to_string(&double).is_ok_and(|printed| printed == number)
 }
 
 /// JSON text as string literals and what lies between them.

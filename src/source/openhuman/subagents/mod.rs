@@ -11,7 +11,6 @@ mod record;
 mod stream;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::SystemTime;
@@ -160,10 +159,10 @@ impl Reading {
             self.warn(&format!("{name}: {odd}"), 0);
         }
         let index = self.subagents.records.len();
-        if let Some(thread) = &subagent.worker_thread_id {
-            if let Entry::Vacant(place) = self.subagents.by_worker_thread.entry(thread.clone()) {
-                place.insert(index);
-            }
+        if let Some(thread) = subagent.worker_thread_id.clone() {
+            // Of several with one thread, the first counts.
+            let by_thread = &mut self.subagents.by_worker_thread;
+            by_thread.entry(thread).or_insert(index);
         }
         self.by_id.insert(subagent.id.clone(), index);
         self.subagents.records.push(subagent);
@@ -172,7 +171,7 @@ impl Reading {
     fn leave_out(&mut self, number: usize, id: Option<&str>, why: &str, messages: u64) {
         let with = match messages {
             0 => String::new(),
-            messages => format!(", and with it a history of {messages} messages"),
+            messages => format!(" (messages in its history: {messages})"),
         };
         let name = name(number, id);
         self.warn(&format!("{name}: {why}; it was left out{with}"), messages);
@@ -190,7 +189,8 @@ impl Reading {
     fn finish(mut self) -> (Subagents, Vec<Diagnostic>) {
         let (records, messages) = self.unnamed;
         if records > 0 {
-            let more = format!("so {records} more records, with {messages} messages");
+            let more =
+                format!("and {records} more records (messages in their histories: {messages})");
             self.warnings.push(warning(&more));
         }
         (self.subagents, self.warnings)

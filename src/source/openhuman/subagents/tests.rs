@@ -122,7 +122,7 @@ fn a_record_that_is_left_out_is_named_and_the_others_count() {
     assert_eq!(
         warnings,
         [
-            "record 1 (a): its workerThreadId is neither text nor null; it was left out, and with it a history of 2 messages",
+            "record 1 (a): its workerThreadId is neither text nor null; it was left out (messages in its history: 2)",
             "record 2: it is no object; it was left out",
             "record 3: its subagentSessionId is no text; it was left out",
             r"record 4 (\u{1b}[31m\u{202e}): its parentSession is neither text nor null; it was left out",
@@ -143,8 +143,8 @@ fn of_two_records_with_one_id_the_first_counts() {
     assert_eq!(
         warnings,
         [
-            "record 2 (a): an earlier record has the same id; it was left out, and with it a history of 1 messages",
-            "record 4 (b): an earlier record has the same id, and a history of its own; it was left out, and with it a history of 1 messages",
+            "record 2 (a): an earlier record has the same id; it was left out (messages in its history: 1)",
+            "record 4 (b): an earlier record has the same id, and a history of its own; it was left out (messages in its history: 1)",
             "record 5 (b): an earlier record has the same id; it was left out",
         ]
     );
@@ -167,7 +167,10 @@ fn an_odd_history_is_a_warning_and_the_record_stays() {
 fn warnings_do_not_grow_with_the_damage() {
     let (_, warnings) = read(format!("[{}7]", "7,".repeat(99_999)));
     assert_eq!(warnings.len(), 21);
-    assert_eq!(warnings[20], "so 99980 more records, with 0 messages");
+    assert_eq!(
+        warnings[20],
+        "and 99980 more records (messages in their histories: 0)"
+    );
 }
 
 #[test]
@@ -180,12 +183,12 @@ fn memory_does_not_grow_with_the_file() {
     };
     let records: Vec<_> = (0..10).map(record).collect();
     let workspace = workspace(format!("[{}]", records.join(",")));
-    let (subagents, warnings) = sentences(Subagents::read_within(workspace.path(), 1000, 200));
+    let (subagents, warnings) = sentences(Subagents::read_within(workspace.path(), 1000, 220));
     assert_eq!(ids(&subagents), ["0", "1", "2", "3", "4"]);
     assert_eq!(warnings.len(), 5);
     assert_eq!(
         warnings[0],
-        "record 6 (5): the records before it are as many as are kept; it was left out, and with it a history of 1 messages"
+        "record 6 (5): the records before it are as many as are kept; it was left out (messages in its history: 1)"
     );
     let (subagents, warnings) = sentences(Subagents::read_within(workspace.path(), 200, 200));
     assert!(subagents.records.is_empty());

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::model::session::Lines;
 use crate::source::openhuman::subagents::Subagents;
 
 /// What went to the sink, in order.
