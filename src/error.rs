@@ -64,6 +64,18 @@ pub enum Error {
         message: String,
     },
 
+    /// The operating system refused, on a file or folder of the store.
+    #[error("cannot {action} {path}: {error}", path = .path.display())]
+    StoreIo {
+        /// What was tried, as a verb: `write`, `flush`, `rename`.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// Its answer.
+        #[source]
+        error: io::Error,
+    },
+
     /// A signal or the host asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -73,6 +85,16 @@ impl Error {
     /// An I/O error with what was tried and where.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io {
+            action,
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    /// The same for the store, so that a full disk is not taken for an
+    /// unreadable source.
+    pub fn store_io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::StoreIo {
             action,
             path: path.to_owned(),
             error,
@@ -100,7 +122,10 @@ impl Error {
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     names.join(", ")
 }
 

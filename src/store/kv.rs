@@ -1,0 +1,150 @@
+//! The key-value half: one pretty-printed JSON value per file, keys sorted, no
+//! final newline, as the application's own store writes it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::layout::{Layout, Namespace};
+use crate::error::{Error, Result};
+
+/// A file of the store that cannot be used as what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// Its key.
+    pub key: String,
+    /// Why, without any of its contents.
+    pub reason: String,
+}
+
+/// The bytes that stand for a value.
+///
+/// # Errors
+/// The value cannot be JSON.
+pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    // A value's maps are sorted by key; a struct's fields are not.
+    serde_json::to_value(value)
+        .and_then(|value| serde_json::to_vec_pretty(&value))
+        .map_err(not_json)
+}
+
+pub(super) fn not_json(error: serde_json::Error) -> Error {
+    Error::Store {
+        path: PathBuf::new(),
+        message: format!("a record cannot be written as JSON: {error}"),
+    }
+}
+
+/// Opens a file of the store for reading: never through a link, never waiting
+/// for the other end of a pipe. `None` if there is none.
+pub(super) fn open(path: &Path) -> Result<Option<Opened>> {
+    use rustix::fs::OFlags;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    match opened {
+        Ok(file) => {
+            let metadata = file.metadata().map_err(Error::store_io("read", path))?;
+            Ok(Some(if metadata.is_file() {
+                Opened::File(file)
+            } else {
+                Opened::NoFile("this is not a regular file")
+            }))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(
+            Some(Opened::NoFile("this is a link, and links are not followed")),
+        ),
+        Err(error) => Err(Error::store_io("read", path)(error)),
+    }
+}
+
+/// What lies at a path of the store.
+pub(super) enum Opened {
+    /// A regular file.
+    File(File),
+    /// Something else, in words.
+    NoFile(&'static str),
+}
+
+/// A file's bytes, or in words why it has none. `None` if there is no file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(path: &Path) -> Result<Option<Result<Vec<u8>, &'static str>>> {
+    let mut bytes = Vec::new();
+    match open(path)? {
+        None => Ok(None),
+        Some(Opened::NoFile(reason)) => Ok(Some(Err(reason))),
+        Some(Opened::File(mut file)) => {
+            file.read_to_end(&mut bytes)
+                .map_err(Error::store_io("read", path))?;
+            Ok(Some(Ok(bytes)))
+        }
+    }
+}
+
+/// The value of a key, or why it cannot be used. `None` if there is none.
+///
+/// # Errors
+/// It cannot be read.
+pub fn get<T: DeserializeOwned>(
+    layout: &Layout,
+    namespace: Namespace,
+    key: &str,
+) -> Result<Option<Result<T, Damaged>>> {
+    let damaged = |reason: String| Damaged {
+        key: key.to_owned(),
+        reason,
+    };
+    let value = match read(&layout.key_file(namespace, key))? {
+        None => return Ok(None),
+        Some(Err(reason)) => Err(damaged(reason.to_owned())),
+        Some(Ok(bytes)) => serde_json::from_slice(&bytes).map_err(|error| {
+            // The parser's own words may quote what it read.
+            let (line, column) = (error.line(), error.column());
+            damaged(format!("not such a record (line {line}, column {column})"))
+        }),
+    };
+    Ok(Some(value))
+}
+
+/// All keys of a namespace, sorted; none if it has no folder.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn list(layout: &Layout, namespace: Namespace) -> Result<Vec<String>> {
+    let mut keys = Vec::new();
+    for_each_file(&layout.namespace_dir(namespace), |name| {
+        if let Some(key) = name.strip_suffix(".json")
+            && super::name::is_valid(key)
+        {
+            keys.push(key.to_owned());
+        }
+    })?;
+    keys.sort_unstable();
+    Ok(keys)
+}
+
+/// Gives each name in a folder that is UTF-8; none of ours and none of the
+/// application's is not. Nothing happens if there is no such folder.
+pub(super) fn for_each_file(dir: &Path, mut found: impl FnMut(&str)) -> Result<()> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::store_io("list", dir)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(Error::store_io("list", dir))?;
+        if let Some(name) = entry.file_name().to_str() {
+            found(name);
+        }
+    }
+    Ok(())
+}

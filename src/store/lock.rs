@@ -1,0 +1,190 @@
+//! One writer at a time (`tinyagents-store.md`, Writing).
+//!
+//! The lock is the operating system's, on `.session-import.lock`: it ends with
+//! its process, however that ends. The file's text says who holds it, and is
+//! empty when nobody does; the file itself stays.
+
+use std::fs::{File, TryLockError};
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{SecondsFormat, Utc};
+
+use super::kv::{self, Opened};
+use super::layout::{LOCK, Layout};
+use crate::error::{Error, Result};
+use crate::fs::{Dir, Stat, fault};
+
+/// How often a lock that somebody holds is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// More than any holder writes about itself.
+const LONGEST_TEXT: u64 = 2000;
+
+/// The right to write to a store, until dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+    held: bool,
+}
+
+/// The right to read a store while nobody writes to it, until dropped.
+#[derive(Debug)]
+pub struct SharedLock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock, waiting for it as long as `retry` says.
+    pub(super) fn take(root: &Arc<Dir>, retry: Option<Duration>) -> Result<Self> {
+        let path = root.path().join(LOCK);
+        let file = patiently(retry, || {
+            let file = root
+                .open_or_new(LOCK)
+                .map_err(Error::store_io("open", &path))?;
+            let stat = Stat::of_file(&file).map_err(Error::store_io("read", &path))?;
+            if !stat.is_file() {
+                return Err(Error::Store {
+                    path: path.clone(),
+                    message: "the lock must be a regular file; remove what lies there".into(),
+                });
+            }
+            try_lock(&path, file, File::try_lock)?
+                .filter(|_| {
+                    // Somebody may have removed the file between our opening
+                    // and locking it; then the lock is on nothing.
+                    let now = root.stat(LOCK).ok().flatten();
+                    now.is_some_and(|now| (now.inode, now.device) == (stat.inode, stat.device))
+                })
+                .map_or_else(|| Err(locked(&path)), Ok)
+        })?;
+        let mut lock = Self {
+            file,
+            path,
+            held: true,
+        };
+        // On a full disk nobody can be named, and an undo must still go on.
+        let _ = lock.say(&holder());
+        Ok(lock)
+    }
+
+    /// Gives the lock back and leaves its file empty.
+    pub(super) fn release(mut self) -> Result<()> {
+        self.held = false;
+        self.say("").map_err(Error::store_io("write", &self.path))
+    }
+
+    fn say(&mut self, text: &str) -> std::io::Result<()> {
+        fault::point("set_len")?;
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        fault::write_all(&mut self.file, text.as_bytes())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.held {
+            // The next holder writes its own text anyway.
+            let _ = self.say("");
+        }
+    }
+}
+
+impl SharedLock {
+    /// Takes the lock for reading. `None` where there is no lock to take: no
+    /// store, no lock file, or no right to open it. Nothing is created.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if an import holds it for longer than `retry`.
+    pub fn take(layout: &Layout, retry: Option<Duration>) -> Result<Option<Self>> {
+        let path = layout.lock_file();
+        patiently(retry, || {
+            let Ok(Some(Opened::File(file))) = kv::open(&path) else {
+                return Ok(None);
+            };
+            match try_lock(&path, file, File::try_lock_shared)? {
+                Some(file) => Ok(Some(Self { _file: file })),
+                None => Err(locked(&path)),
+            }
+        })
+    }
+}
+
+/// Tries again, while somebody else holds the lock, until the time is over.
+fn patiently<T>(retry: Option<Duration>, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let end = retry.and_then(|retry| Instant::now().checked_add(retry));
+    loop {
+        match attempt() {
+            Err(Error::Locked { .. }) if end.is_some_and(|end| Instant::now() < end) => {
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// `None` if somebody else holds it.
+fn try_lock(
+    path: &Path,
+    file: File,
+    how: impl FnOnce(&File) -> Result<(), TryLockError>,
+) -> Result<Option<File>> {
+    fault::point("lock").map_err(Error::store_io("lock", path))?;
+    match how(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(Error::store_io("lock", path)(error)),
+    }
+}
+
+fn locked(path: &Path) -> Error {
+    let mut text = String::new();
+    if let Ok(Some(Opened::File(file))) = kv::open(path) {
+        // What is not UTF-8 was not written by us, and names nobody.
+        let _ = file.take(LONGEST_TEXT).read_to_string(&mut text);
+    }
+    // The text goes to a terminal.
+    let text: String = text.trim().chars().map(printable).collect();
+    Error::Locked {
+        path: path.to_owned(),
+        holder: if text.is_empty() {
+            "a process that gives no name, perhaps a command that reads the store".into()
+        } else {
+            text
+        },
+    }
+}
+
+fn printable(c: char) -> char {
+    let bidirectional =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if c.is_control() || bidirectional {
+        '?'
+    } else {
+        c
+    }
+}
+
+/// This process, in words.
+fn holder() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = match host.trim() {
+        "" => String::new(),
+        host => format!(" on {host}"),
+    };
+    let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let command: Vec<_> = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    format!(
+        "process {}{host} since {now}: {}\n",
+        std::process::id(),
+        command.join(" ")
+    )
+}

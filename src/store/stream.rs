@@ -1,0 +1,346 @@
+//! Reading a stream exactly as strictly as the application does.
+//!
+//! Its `JsonlAppendStore` takes the file as UTF-8, skips lines of white space,
+//! and parses each other line whole: one that it refuses makes it refuse the
+//! stream. So every nested string is decoded here too, and every number read,
+//! but nothing is built that is not asked for.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use sha2::Digest as _;
+
+use super::kv::{self, Opened};
+use crate::error::{Error, Result};
+use crate::fs::Stat;
+use crate::model::key::Sha256;
+
+/// Size of a read from the disk.
+const BUFFER: usize = 64 * 1024;
+
+/// A line that the application's reader would refuse, and with it the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damaged {
+    /// The line, from 1; 0 if it is the file as a whole.
+    pub line: u64,
+    /// Why, without any of its contents.
+    pub reason: String,
+}
+
+/// One record of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its number in the stream, as it says.
+    pub offset: u64,
+    /// When it was written, as it says.
+    pub created_at_ms: u64,
+    /// The message's id, if the value has one that is a string.
+    pub id: Option<Cow<'a, str>>,
+    /// The message's role, if the value has one that is a string.
+    pub role: Option<Cow<'a, str>>,
+    /// The message's content, if the value has one that is a string.
+    pub content: Option<Cow<'a, str>>,
+    line: &'a str,
+}
+
+impl<'a> Record<'a> {
+    /// The JSON text of the whole value.
+    pub fn value(&self) -> &'a str {
+        #[derive(Deserialize)]
+        struct Raw<'a> {
+            #[serde(rename = "offset")]
+            _offset: u64,
+            #[serde(borrow)]
+            value: &'a RawValue,
+            #[serde(rename = "created_at_ms")]
+            _created_at_ms: u64,
+        }
+        // The line was parsed before, so this one parses too.
+        serde_json::from_str::<Raw<'a>>(self.line).map_or("null", |raw| raw.value.get())
+    }
+}
+
+/// A stream, read from its beginning, one line in memory at a time.
+#[derive(Debug)]
+pub struct StreamReader {
+    path: PathBuf,
+    state: State,
+    stat: Stat,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum State {
+    File(BufReader<File>),
+    /// What lies there can only be reported, and replaced.
+    NoFile(&'static str),
+}
+
+impl StreamReader {
+    /// Opens a stream's file, never through a link. `None` if there is none.
+    /// A link, or whatever else is no file, is a damaged stream.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> Result<Option<Self>> {
+        let (state, stat) = match kv::open(path)? {
+            None => return Ok(None),
+            Some(Opened::File(file)) => {
+                let stat = Stat::of_file(&file).map_err(Error::store_io("read", path))?;
+                (State::File(BufReader::with_capacity(BUFFER, file)), stat)
+            }
+            Some(Opened::NoFile(reason)) => {
+                let stat = Stat::of(path, false).map_err(Error::store_io("read", path))?;
+                let Some(stat) = stat else { return Ok(None) };
+                (State::NoFile(reason), stat)
+            }
+        };
+        Ok(Some(Self {
+            path: path.to_owned(),
+            state,
+            stat,
+            line: 0,
+            buffer: Vec::new(),
+        }))
+    }
+
+    /// What the file looked like when it was opened.
+    pub fn stat(&self) -> Stat {
+        self.stat
+    }
+
+    /// Starts again with the first record.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn rewind(&mut self) -> Result<()> {
+        self.line = 0;
+        match &mut self.state {
+            State::File(file) => file.rewind().map_err(Error::store_io("read", &self.path)),
+            State::NoFile(_) => Ok(()),
+        }
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// The application would refuse the stream here.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a record borrows from its reader"
+    )]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>, Damaged> {
+        while self.read_line()? {
+            if !is_blank(&self.buffer) {
+                return self.parse().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// `false` at the end.
+    fn read_line(&mut self) -> Result<bool, Damaged> {
+        let line = self.line + 1;
+        let read = match &mut self.state {
+            State::NoFile(reason) => {
+                return Err(Damaged {
+                    line: 0,
+                    reason: (*reason).to_owned(),
+                });
+            }
+            State::File(file) => {
+                self.buffer.clear();
+                file.read_until(b'\n', &mut self.buffer)
+            }
+        };
+        let read = read.map_err(|error| Damaged {
+            line,
+            reason: format!("it cannot be read: {error}"),
+        })?;
+        self.line = line;
+        Ok(read > 0)
+    }
+
+    fn parse(&self) -> Result<Record<'_>, Damaged> {
+        let damaged = |reason: String| Damaged {
+            line: self.line,
+            reason,
+        };
+        let line = std::str::from_utf8(&self.buffer)
+            .map_err(|error| damaged(format!("not UTF-8 from byte {} on", error.valid_up_to())))?;
+        let parsed: Line<'_> = serde_json::from_str(line)
+            .map_err(|error| damaged(format!("no record (wrong at byte {})", error.column())))?;
+        Ok(Record {
+            offset: parsed.offset,
+            created_at_ms: parsed.created_at_ms,
+            id: parsed.value.id,
+            role: parsed.value.role,
+            content: parsed.value.content,
+            line,
+        })
+    }
+}
+
+/// White space as Unicode knows it, which is what the application skips.
+fn is_blank(line: &[u8]) -> bool {
+    // Nearly every line starts with a brace.
+    line.first() != Some(&b'{')
+        && std::str::from_utf8(line).is_ok_and(|line| line.trim().is_empty())
+}
+
+/// The hash and size of a file of the store, which is never followed where it
+/// is a link. `None` if there is none. What is no regular file gets a hash that
+/// no file of ours has, so that it fits no entry.
+///
+/// # Errors
+/// It cannot be read.
+pub fn sha256_of_file(path: &Path) -> Result<Option<(Sha256, u64)>> {
+    let mut file = match kv::open(path)? {
+        None => return Ok(None),
+        Some(Opened::NoFile(reason)) => return Ok(Some((Sha256::of(reason.as_bytes()), 0))),
+        Some(Opened::File(file)) => file,
+    };
+    let mut hasher = sha2::Sha256::new();
+    let mut buffer = vec![0; BUFFER];
+    let mut size = 0;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(Some((Sha256::from_digest(hasher), size))),
+            Ok(read) => {
+                hasher.update(buffer.get(..read).unwrap_or_default());
+                size += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::store_io("read", path)(error)),
+        }
+    }
+}
+
+/// A line, with the application's field names and types.
+#[derive(Deserialize)]
+struct Line<'a> {
+    offset: u64,
+    #[serde(borrow)]
+    value: Value<'a>,
+    created_at_ms: u64,
+}
+
+/// A record's value: three texts are kept, all else is only checked.
+#[derive(Default)]
+struct Value<'a> {
+    id: Option<Cow<'a, str>>,
+    role: Option<Cow<'a, str>>,
+    content: Option<Cow<'a, str>>,
+}
+
+/// Any JSON that becomes a value; the text, if it is one.
+struct Text<'a>(Option<Cow<'a, str>>);
+
+/// Any JSON that becomes a value.
+struct Strict;
+
+macro_rules! scalars {
+    ($made:expr) => {
+        fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+            Ok($made)
+        }
+        fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+            Ok($made)
+        }
+        fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+            Ok($made)
+        }
+        fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+            Ok($made)
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok($made)
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            while seq.next_element::<Strict>()?.is_some() {}
+            Ok($made)
+        }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("JSON")
+        }
+    };
+}
+
+fn check_map<'de, A: MapAccess<'de>>(mut map: A) -> Result<(), A::Error> {
+    while map.next_entry::<Strict, Strict>()?.is_some() {}
+    Ok(())
+}
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Walk;
+        impl<'de> Visitor<'de> for Walk {
+            type Value = Strict;
+            scalars!(Strict);
+            fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Strict, A::Error> {
+                check_map(map).map(|()| Strict)
+            }
+        }
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Walk<'a>(PhantomData<Text<'a>>);
+        impl<'de: 'a, 'a> Visitor<'de> for Walk<'a> {
+            type Value = Text<'a>;
+            scalars!(Text(None));
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'a>, E> {
+                Ok(Text(Some(Cow::Borrowed(text))))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Text<'a>, E> {
+                Ok(Text(Some(Cow::Owned(text.to_owned()))))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Text<'a>, A::Error> {
+                check_map(map).map(|()| Text(None))
+            }
+        }
+        deserializer.deserialize_any(Walk(PhantomData))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Walk<'a>(PhantomData<Value<'a>>);
+        impl<'de: 'a, 'a> Visitor<'de> for Walk<'a> {
+            type Value = Value<'a>;
+            scalars!(Value::default());
+            fn visit_str<E>(self, _: &str) -> Result<Value<'a>, E> {
+                Ok(Value::default())
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value<'a>, A::Error> {
+                let mut value = Value::default();
+                // Of a key that is given twice the last one counts, as it does
+                // in the application.
+                while let Some(Text(key)) = map.next_key()? {
+                    let Text(text) = map.next_value()?;
+                    match key.as_deref() {
+                        Some("id") => value.id = text,
+                        Some("role") => value.role = text,
+                        Some("content") => value.content = text,
+                        _ => {}
+                    }
+                }
+                Ok(value)
+            }
+        }
+        deserializer.deserialize_any(Walk(PhantomData))
+    }
+}
