@@ -60,8 +60,7 @@ impl Temp {
     /// It cannot be created or written.
     pub fn with(dir: &Arc<Dir>, bytes: &[u8]) -> Result<Self> {
         let (temp, mut file) = Self::new(dir)?;
-        fault::write_all(&mut file, bytes)
-            .map_err(Error::store_io("write to", dir.path()))?;
+        fault::write_all(&mut file, bytes).map_err(Error::store_io("write to", dir.path()))?;
         Ok(temp)
     }
 

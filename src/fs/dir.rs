@@ -35,9 +35,7 @@ impl Owner {
         if !rustix::process::geteuid().is_root() {
             return Ok(None);
         }
-        let metadata = workspace
-            .metadata()
-            .map_err(Error::io("read", workspace))?;
+        let metadata = workspace.metadata().map_err(Error::io("read", workspace))?;
         Ok(Some(Self {
             user: metadata.uid(),
             group: metadata.gid(),
@@ -146,7 +144,9 @@ impl Dir {
             let gone = io::Error::from(io::ErrorKind::NotFound);
             return Err(Error::store_io("create", &path)(gone));
         };
-        child.take(&child.handle).map_err(Error::store_io("create", &path))?;
+        child
+            .take(&child.handle)
+            .map_err(Error::store_io("create", &path))?;
         Ok((child, true))
     }
 

@@ -53,7 +53,8 @@ impl Stat {
     /// # Errors
     /// The operating system's.
     pub fn of_file(file: &File) -> io::Result<Self> {
-        file.metadata().map(|metadata| Self::from_metadata(&metadata))
+        file.metadata()
+            .map(|metadata| Self::from_metadata(&metadata))
     }
 
     /// From what the standard library says.

@@ -9,16 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// How much a diagnostic weighs.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -427,7 +418,10 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for code in Code::ALL {
             let text = code.as_str();
-            assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{text}");
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'),
+                "{text}"
+            );
             assert!(seen.insert(text), "{text} twice");
             assert_eq!(text.parse(), Ok(*code));
             assert!(!code.summary().is_empty() && !code.explanation().is_empty());

@@ -98,7 +98,16 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_seconds_is_refused() {
-        for text in ["", "x", "-1", "+1", "1.5", " 1", "253402300800", "99999999999999999999"] {
+        for text in [
+            "",
+            "x",
+            "-1",
+            "+1",
+            "1.5",
+            " 1",
+            "253402300800",
+            "99999999999999999999",
+        ] {
             assert_eq!(Clock::parse(text), None, "{text:?}");
         }
         assert!(Clock::parse("0").is_some());

@@ -82,7 +82,8 @@ impl HashedFile {
         self.hasher = mark.hasher.clone();
         if let Some(kept) = mark.length.checked_sub(self.written) {
             // A buffer is never as large as an address space.
-            self.buffer.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+            self.buffer
+                .truncate(usize::try_from(kept).unwrap_or(usize::MAX));
         } else {
             fault::point("set_len")?;
             self.file.set_len(mark.length)?;

@@ -95,7 +95,11 @@ impl Draft {
     /// It cannot be written.
     pub fn dropped(&mut self, record: &str) -> Result<()> {
         self.residue_record(|file| {
-            write!(file, r#""line":null,"why":"{}","record":"#, Why::Dropped.as_str())?;
+            write!(
+                file,
+                r#""line":null,"why":"{}","record":"#,
+                Why::Dropped.as_str()
+            )?;
             json(file, record)
         })
     }
@@ -174,7 +178,12 @@ impl Sink for Draft {
 
     fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
         self.residue_record(|file| {
-            write!(file, r#""line":{},"why":"{}""#, residue.line, residue.why.as_str())?;
+            write!(
+                file,
+                r#""line":{},"why":"{}""#,
+                residue.line,
+                residue.why.as_str()
+            )?;
             if let Some(error) = &residue.error {
                 file.write_all(b",\"error\":")?;
                 serde_json::to_writer(&mut *file, error.as_ref())?;

@@ -58,9 +58,9 @@ pub(super) fn open(path: &Path) -> Result<Option<Opened>> {
             }))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            Ok(Some(Opened::NoFile("this is a link, and links are not followed")))
-        }
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(
+            Some(Opened::NoFile("this is a link, and links are not followed")),
+        ),
         Err(error) => Err(Error::store_io("read", path)(error)),
     }
 }

@@ -162,8 +162,13 @@ fn locked(path: &Path) -> Error {
 }
 
 fn printable(c: char) -> char {
-    let bidirectional = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if c.is_control() || bidirectional { '?' } else { c }
+    let bidirectional =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if c.is_control() || bidirectional {
+        '?'
+    } else {
+        c
+    }
 }
 
 /// This process, in words.

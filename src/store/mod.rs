@@ -12,8 +12,7 @@ pub mod layout;
 pub mod lock;
 pub mod name;
 pub mod record;
-pub mod stream;
-mod relocate;
+mod stream;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -252,7 +251,10 @@ impl Store {
     /// The folder cannot be listed.
     pub fn descriptor_names(&self) -> Result<HashSet<StoreName>> {
         let names = kv::list(&self.layout, Namespace::Sessions)?;
-        Ok(names.iter().filter_map(|name| StoreName::parse(name)).collect())
+        Ok(names
+            .iter()
+            .filter_map(|name| StoreName::parse(name))
+            .collect())
     }
 
     /// Who has which name in the store, for [`Names::assign`].
@@ -262,7 +264,10 @@ impl Store {
     pub fn occupants(&self) -> Result<Occupants<'_>> {
         let mut names: HashMap<String, Vec<String>> = HashMap::new();
         for name in kv::list(&self.layout, Namespace::Sessions)? {
-            names.entry(name.to_ascii_lowercase()).or_default().push(name);
+            names
+                .entry(name.to_ascii_lowercase())
+                .or_default()
+                .push(name);
         }
         Ok(Occupants {
             store: self,
@@ -350,7 +355,10 @@ impl Occupants<'_> {
         let names = self.names.get(&name.as_str().to_ascii_lowercase())?;
         let exact = names.iter().find(|other| *other == name.as_str());
         let name = exact.or(names.first())?;
-        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self
+            .known
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let key = known.entry(name.clone()).or_insert_with(|| self.read(name));
         Some(key.clone())
     }

@@ -30,7 +30,10 @@ impl StoreName {
     pub fn clean(key: &SessionKey) -> (String, bool) {
         let name = allowed(key);
         if name.len() > LONGEST_NAME {
-            (with_suffix(&name, &Sha256::of(key.as_str().as_bytes()).short(8)), true)
+            (
+                with_suffix(&name, &Sha256::of(key.as_str().as_bytes()).short(8)),
+                true,
+            )
         } else {
             (name, false)
         }
@@ -224,7 +227,8 @@ impl Names {
         };
         let name = candidates(key).map(StoreName).find(free);
         // There is no last candidate, so there always is a free one.
-        let name = name.unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string()));
+        let name =
+            name.unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string()));
         self.by_folded.insert(name.folded(), key.clone());
         self.by_key.insert(key.clone(), name.clone());
         name
@@ -239,7 +243,11 @@ fn candidates(key: &SessionKey) -> impl Iterator<Item = String> + '_ {
     let name = allowed(key);
     let bytes = key.as_str().as_bytes();
     let hash = Sha256::of(bytes);
-    let digits = if shortened { [16, 32, 64].as_slice() } else { &[8, 16, 32, 64] };
+    let digits = if shortened {
+        [16, 32, 64].as_slice()
+    } else {
+        &[8, 16, 32, 64]
+    };
     let numbered = move |number: u64| {
         let salted = [bytes, b"\0", number.to_string().as_bytes()].concat();
         Sha256::of(&salted).short(16)

@@ -24,7 +24,10 @@ pub const FORMAT: u32 = 1;
 
 /// A session's descriptor: exactly the application's fields and nullability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are the application's; see the design's table")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the application's; see the design's table"
+)]
 pub struct Descriptor {
     pub session_key: SessionKey,
     pub parent_session_key: Option<SessionKey>,
@@ -146,7 +149,11 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptor_sha256: Option<Sha256>,
     /// How the source was read; absent if a later version has a kind of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "lenient"
+    )]
     pub kind: Option<Kind>,
     /// The record of the session that was replaced and was not ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -316,7 +323,9 @@ pub struct Marker {
 impl Marker {
     /// Whether this tool wrote it; another one's does not count.
     pub fn is_ours(&self) -> bool {
-        self.tool.as_ref().is_some_and(|tool| tool.name == TOOL_NAME)
+        self.tool
+            .as_ref()
+            .is_some_and(|tool| tool.name == TOOL_NAME)
     }
 }
 
@@ -368,7 +377,9 @@ impl ImportRecord {
     pub fn of(report: &RunReport, imported_at: String) -> Self {
         let keys = |action: Action| {
             let items = report.items.iter().filter(|item| item.action == action);
-            items.map(|item| SessionKey::new(&*item.session_key)).collect()
+            items
+                .map(|item| SessionKey::new(&*item.session_key))
+                .collect()
         };
         Self {
             failed: keys(Action::Failed),
@@ -410,7 +421,11 @@ mod tests {
     use super::*;
 
     fn keys(json: &Value) -> Vec<&str> {
-        json.as_object().unwrap().keys().map(String::as_str).collect()
+        json.as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect()
     }
 
     #[test]
@@ -429,7 +444,11 @@ mod tests {
     #[test]
     fn a_new_entry_has_no_empty_keys() {
         let name = StoreName::parse("1_a").unwrap();
-        let entry = Entry::new(SessionKey::new("1_a"), "session_raw/1_a.jsonl".into(), &name);
+        let entry = Entry::new(
+            SessionKey::new("1_a"),
+            "session_raw/1_a.jsonl".into(),
+            &name,
+        );
         let json = serde_json::to_value(&entry).unwrap();
         assert_eq!(
             keys(&json),

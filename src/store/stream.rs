@@ -133,7 +133,10 @@ impl StreamReader {
     ///
     /// # Errors
     /// The application would refuse the stream here.
-    #[expect(clippy::should_implement_trait, reason = "a record borrows from its reader")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a record borrows from its reader"
+    )]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, Damaged> {
         while self.read_line()? {
             if !is_blank(&self.buffer) {

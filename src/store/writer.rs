@@ -23,7 +23,6 @@ pub struct Writer {
     store: Store,
     clock: Clock,
     lock: Lock,
-    pub(super) root: Arc<Dir>,
     pub(super) journal: Arc<Dir>,
     kv: Arc<Dir>,
     namespaces: Mutex<BTreeMap<Namespace, Arc<Dir>>>,
@@ -65,7 +64,6 @@ impl Writer {
             store,
             clock,
             lock,
-            root: Arc::clone(&root),
             journal,
             kv,
             namespaces: Mutex::default(),
@@ -171,7 +169,9 @@ impl Writer {
         let taken = kv::list(self.store.layout(), Namespace::Imports)?;
         let stamp = self.clock.stamp();
         let keys = (1..=u64::MAX).map(|number| format!("{stamp}-{number}"));
-        let free = keys.into_iter().find(|key| taken.binary_search(key).is_err());
+        let free = keys
+            .into_iter()
+            .find(|key| taken.binary_search(key).is_err());
         let key = free.unwrap_or(stamp);
         self.put(Namespace::Imports, &key, &bytes)?;
         Ok(key)
@@ -186,7 +186,7 @@ impl Writer {
     }
 
     /// Puts one value in place, durably.
-    pub(super) fn put(&self, namespace: Namespace, key: &str, bytes: &[u8]) -> Result<()> {
+    fn put(&self, namespace: Namespace, key: &str, bytes: &[u8]) -> Result<()> {
         let dir = self.namespace(namespace)?;
         let temp = Temp::with(&dir, bytes)?;
         temp.flush()?;
@@ -211,7 +211,10 @@ impl Writer {
 
     /// The folder of a namespace, made durably when it is first needed.
     pub(super) fn namespace(&self, namespace: Namespace) -> Result<Arc<Dir>> {
-        let mut known = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(dir) = known.get(&namespace) {
             return Ok(Arc::clone(dir));
         }
@@ -242,7 +245,11 @@ impl Writer {
                 self.journal.unlink(name)
             } else {
                 let namespace = folder.file_name().and_then(|name| name.to_str());
-                match namespace.map(|name| self.kv.child(name)).transpose()?.flatten() {
+                match namespace
+                    .map(|name| self.kv.child(name))
+                    .transpose()?
+                    .flatten()
+                {
                     Some(dir) => dir.unlink(name),
                     None => Ok(false),
                 }
@@ -290,7 +297,9 @@ impl Writer {
         if self.flusher.whole(commit::good(&slots) * files) {
             return slots;
         }
-        commit::each(slots, |value| flush(&value).map(|()| value).map_err(Into::into))
+        commit::each(slots, |value| {
+            flush(&value).map(|()| value).map_err(Into::into)
+        })
     }
 
     /// Makes what was renamed or removed in these folders durable, `changes`
@@ -301,7 +310,10 @@ impl Writer {
         folders: &[&Dir],
         changes: usize,
     ) -> Vec<commit::Slot<T>> {
-        match self.flusher.folders(folders, commit::good(&slots) * changes) {
+        match self
+            .flusher
+            .folders(folders, commit::good(&slots) * changes)
+        {
             Ok(()) => slots,
             Err(error) => commit::fail_all(slots, &error),
         }
