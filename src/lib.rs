@@ -3,6 +3,7 @@
 pub mod error;
 pub mod fs;
 pub mod model;
+pub mod ops;
 pub mod report;
 pub mod source;
 pub mod store;

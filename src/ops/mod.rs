@@ -1,0 +1,3 @@
+//! The commands, one verb each.
+
+pub mod run;
