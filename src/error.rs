@@ -88,19 +88,26 @@ impl Error {
         }
     }
 
-    /// The stable code of what failed, where it is about one item.
+    /// The stable code of what failed. An I/O error is taken to be about the
+    /// source of an item.
     pub fn code(&self) -> Code {
         match self {
             Self::Source { code, .. } => *code,
             Self::Interrupted => Code::Interrupted,
             Self::Io { .. } => Code::Unreadable,
-            _ => Code::StoreWrite,
+            Self::NoWorkspace { .. } => Code::NoWorkspace,
+            Self::Locked { .. } => Code::Locked,
+            Self::Usage(_) => Code::Usage,
+            Self::Store { .. } => Code::StoreUnusable,
         }
     }
 }
 
 fn list(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     names.join(", ")
 }
 
