@@ -118,7 +118,7 @@ pub(crate) enum Command {
 
 /// The two forms that every report has.
 #[derive(Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct ReportForm {
     /// The form of the result.
     #[arg(long, value_enum, default_value_t, overrides_with = "json")]
     format: Format,
@@ -128,7 +128,7 @@ pub(crate) struct Output {
     json: bool,
 }
 
-impl Output {
+impl ReportForm {
     /// The form asked for.
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
@@ -157,7 +157,7 @@ pub(crate) struct Selection {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) form: ReportForm,
 
     #[command(flatten)]
     pub(crate) selection: Selection,
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn the_last_format_counts() {
         let format = |line: &str| match Arguments::parse_from(line.split(' ')).command {
-            Some(Command::Run(run)) => run.output.format(),
+            Some(Command::Run(run)) => run.form.format(),
             None => panic!("no command"),
         };
         assert_eq!(format("session-import run"), Format::Text);

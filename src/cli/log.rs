@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use indicatif::MultiProgress;
+use indicatif::{MultiProgress, ProgressDrawTarget};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -17,7 +17,9 @@ use super::names::visible;
 const PREFIX: &str = "[session-import]";
 
 /// Writes events of the library and of the program to stderr from now on.
-pub(crate) fn start(common: &Common, bars: MultiProgress) {
+/// What is returned draws nothing yet; the log makes way for what it draws.
+pub(crate) fn start(common: &Common) -> MultiProgress {
+    let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
     let level = match (common.quiet, common.verbose) {
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,
@@ -27,10 +29,11 @@ pub(crate) fn start(common: &Common, bars: MultiProgress) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .event_format(Line)
-        .with_writer(AroundBars(bars))
+        .with_writer(AroundBars(bars.clone()))
         .finish();
     // Fails only where there is a subscriber already, and then that one is as good.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    bars
 }
 
 /// Writes a line whatever the level. That nobody reads it changes nothing.

@@ -24,7 +24,9 @@ use self::output::Output;
 
 /// Does what the command line says.
 pub(crate) fn main(arguments: &Arguments) -> Exit {
-    let output = Output::new(arguments.common.color);
+    let common = &arguments.common;
+    let output = Output::new(common.color);
+    let bars = log::start(common);
     if let Some(what) = arguments.generate {
         return output.text(Exit::Done, |out| generate::write(what, out));
     }
@@ -32,7 +34,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
         return output.text(Exit::Done, |out| explain::write(code, out));
     }
     match &arguments.command {
-        Some(Command::Run(run)) => run::main(run, &arguments.common, &output),
+        Some(Command::Run(run)) => run::main(run, common, &output, bars),
         None => args::no_command(),
     }
 }

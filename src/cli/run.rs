@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-use indicatif::{MultiProgress, ProgressDrawTarget};
+use indicatif::MultiProgress;
 use session_import::Error;
 use session_import::model::diagnostic::Code;
 use session_import::ops;
@@ -10,17 +10,13 @@ use session_import::report::{ErrorReport, RunReport};
 
 use super::args::{Common, Format, Run};
 use super::exit::Exit;
-use super::log;
 use super::output::Output;
 use super::progress::Meter;
 use super::signals::{self, Signal};
 use super::text::{self, Context, Invocation};
 
 /// Imports, and says what became of it.
-pub(crate) fn main(run: &Run, common: &Common, output: &Output) -> Exit {
-    let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-    log::start(common, bars.clone());
-
+pub(crate) fn main(run: &Run, common: &Common, output: &Output, bars: MultiProgress) -> Exit {
     let options = run.options(common);
     let caught = signals::listen(options.interrupt.clone());
     let mut meter = Meter::new(common, io::stderr().is_terminal(), bars);
@@ -30,7 +26,7 @@ pub(crate) fn main(run: &Run, common: &Common, output: &Output) -> Exit {
     let signal = caught.signal();
     match result {
         Ok(report) => finished(&report, run, common, signal, output),
-        Err(error) => failed(&error, run.output.format(), signal, output),
+        Err(error) => failed(&error, run.form.format(), signal, output),
     }
 }
 
@@ -42,7 +38,7 @@ fn finished(
     output: &Output,
 ) -> Exit {
     let exit = Exit::of_run(report, run.strict, signal);
-    if run.output.format() == Format::Json {
+    if run.form.format() == Format::Json {
         if exit == Exit::Incomplete {
             let RunReport {
                 failed, scanned, ..

@@ -188,8 +188,8 @@ fn nothing_found(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
         .iter()
         .find(|d| d.code == Code::NothingFound);
     match told {
-        Some(told) => writeln!(out, "No session: {}", visible(&told.message)),
-        None => writeln!(out, "No session in {}", visible(&report.workspace)),
+        Some(told) => writeln!(out, "Nothing to import: {}", visible(&told.message)),
+        None => writeln!(out, "Nothing to import in {}", visible(&report.workspace)),
     }
 }
 

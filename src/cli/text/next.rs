@@ -88,7 +88,7 @@ fn choose(report: &RunReport, context: &Context<'_>) -> Option<(&'static str, St
     let line = context.invocation;
     let salvageable = report.salvageable.lines > 0 || report.salvageable.sessions > 0;
     if context.interrupted {
-        Some(("to go on from here", line.again()))
+        (!report.dry_run).then(|| ("to go on from here", line.again()))
     } else if report.dry_run && report.imported > 0 {
         Some(("to import", line.again()))
     } else if salvageable && !line.has("--salvage") {
