@@ -35,7 +35,11 @@ pub(crate) fn scan(raw: &str) -> Result<usize, Unfit> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b'-' | b'0'..=b'9' => {
                 let length = 1 + tail.iter().take_while(|b| is_number(**b)).count();
-                let (number, after) = raw.as_bytes().split_at(raw.len() - tail.len() - 1).1.split_at(length);
+                let (number, after) = raw
+                    .as_bytes()
+                    .split_at(raw.len() - tail.len() - 1)
+                    .1
+                    .split_at(length);
                 rest = after;
                 check_range(number)?;
             }
@@ -143,7 +147,9 @@ pub(crate) fn decode(raw: &str) -> Option<String> {
 
 /// Whether a JSON string's value is this one; no decoding in the usual case.
 pub(crate) fn is_string(raw: &str, value: &str) -> bool {
-    let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let inner = raw
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
     match inner {
         Some(inner) if !inner.contains('\\') => inner == value,
         Some(_) => decode(raw).is_some_and(|text| text == value),
@@ -267,7 +273,10 @@ mod tests {
 
     #[test]
     fn a_value_is_kept_with_its_digits_or_as_text() {
-        assert_eq!(kept_value("18446744073709551615", 2), (Value::from(u64::MAX), false));
+        assert_eq!(
+            kept_value("18446744073709551615", 2),
+            (Value::from(u64::MAX), false)
+        );
         assert!(kept_value("18446744073709551616", 2).1);
         assert!(kept_value(r#"{"a":[1,123456789012345678901234567890]}"#, 2).1);
         assert!(!kept_value(r#"{"a":"123456789012345678901234567890"}"#, 2).1);

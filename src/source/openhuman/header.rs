@@ -131,7 +131,8 @@ impl Meta {
                 this.unmapped.insert("version".to_owned(), version);
                 let prefix = this.header.prefix_message_count.map(Value::from);
                 if let Some(prefix) = prefix {
-                    this.unmapped.insert("prefix_message_count".to_owned(), prefix);
+                    this.unmapped
+                        .insert("prefix_message_count".to_owned(), prefix);
                 }
             }
         }
@@ -250,13 +251,15 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(meta.header.agent, "a");
-        let unmapped = serde_json::json!({"cache_boundary":7,"version":1,"thread_id":"  ","beside":[1]});
+        let unmapped =
+            serde_json::json!({"cache_boundary":7,"version":1,"thread_id":"  ","beside":[1]});
         assert_eq!(Value::Object(meta.unmapped), unmapped);
     }
 
     #[test]
     fn a_header_may_be_arrays() {
-        let meta = first(r#"[[1,"a","id",null,"native",null,null,"c","u",1,null,2,3,4,5.5]]"#).unwrap();
+        let meta =
+            first(r#"[[1,"a","id",null,"native",null,null,"c","u",1,null,2,3,4,5.5]]"#).unwrap();
         assert_eq!(meta.header.agent_id.as_deref(), Some("id"));
         assert_eq!(meta.header.charged_amount_usd, 5.5);
         assert!(first(r#"[[1,"a"]]"#).is_err());
@@ -275,7 +278,10 @@ mod tests {
         assert_eq!(flaw, Flaw::Wrong("version"));
         let flaw = first(&format!(r#"{{"_meta":{{{WHOLE},"agent":"b"}}}}"#)).unwrap_err();
         assert_eq!(flaw, Flaw::Twice("agent"));
-        assert_eq!(first(r#"{"role":"user"}"#).unwrap_err(), Flaw::Missing("_meta"));
+        assert_eq!(
+            first(r#"{"role":"user"}"#).unwrap_err(),
+            Flaw::Missing("_meta")
+        );
     }
 
     #[test]

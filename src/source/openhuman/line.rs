@@ -55,7 +55,10 @@ impl fmt::Display for Flaw {
             Self::TooDeep => f.write_str("nested-too-deep: it nests deeper than 127 levels"),
             Self::Missing(field) => write!(f, "missing-field: `{field}` is required"),
             Self::Wrong(field) => {
-                write!(f, "wrong-type: `{field}` has a wrong type or is out of range")
+                write!(
+                    f,
+                    "wrong-type: `{field}` has a wrong type or is out of range"
+                )
             }
             Self::Twice(field) => write!(f, "field-twice: `{field}` is given twice"),
             Self::Entry(number, flaw) => write!(f, "bad-replacement: entry {number}: {flaw}"),
@@ -369,13 +372,20 @@ mod tests {
             classify(r#"{"kind":"compaction","kind":"x","role":"user","content":""}"#),
             Ok(Record::Message(_))
         ));
-        assert_eq!(flaw(r#"{"kind":"x","kind":"tools","tools":1}"#), Flaw::Twice("kind"));
+        assert_eq!(
+            flaw(r#"{"kind":"x","kind":"tools","tools":1}"#),
+            Flaw::Twice("kind")
+        );
     }
 
     #[test]
     fn one_bad_entry_spoils_a_compaction() {
-        let text = r#"{"kind":"compaction","replacement":[{"role":"a","content":"b"},{"role":"a"}]}"#;
-        assert_eq!(flaw(text), Flaw::Entry(2, Box::new(Flaw::Missing("content"))));
+        let text =
+            r#"{"kind":"compaction","replacement":[{"role":"a","content":"b"},{"role":"a"}]}"#;
+        assert_eq!(
+            flaw(text),
+            Flaw::Entry(2, Box::new(Flaw::Missing("content")))
+        );
     }
 
     #[test]
@@ -398,7 +408,10 @@ mod tests {
             let line = format!(r#"{{"role":"u","content":"","iteration":{iteration}}}"#);
             assert_eq!(flaw(&line), Flaw::Wrong("iteration"), "{iteration}");
         }
-        assert_eq!(flaw(r#"{"role":"u","content":"","v":null}"#), Flaw::Wrong("v"));
+        assert_eq!(
+            flaw(r#"{"role":"u","content":"","v":null}"#),
+            Flaw::Wrong("v")
+        );
         assert!(classify(r#"{"role":"u","content":"","iteration":null}"#).is_ok());
     }
 

@@ -1,6 +1,5 @@
 //! The OpenHuman workspace: transcripts in every generation of their format,
 //! the run ledger, the sub-agents file.
-<<<<<<< HEAD
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -122,5 +121,3 @@ pub(crate) fn with_salvageable(error: Error, format: Format, input: &Input<'_>) 
         other => other,
     }
 }
-=======
->>>>>>> wip-store

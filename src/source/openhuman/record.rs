@@ -348,7 +348,12 @@ mod tests {
     #[test]
     fn too_deep_is_told_from_just_deep_enough() {
         let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
-        let line = |levels| format!(r#"{{"role":"u","content":"","extra_metadata":{}}}"#, nested(levels));
+        let line = |levels| {
+            format!(
+                r#"{{"role":"u","content":"","extra_metadata":{}}}"#,
+                nested(levels)
+            )
+        };
         let check = |text: &str| {
             let Ok(Record::Message(line)) = classify(text) else {
                 panic!("no message");

@@ -327,7 +327,8 @@ impl Replay<'_> {
             let message = "the last line is cut off; kept in the residue";
             self.warn(Code::TornLine, number, message);
         } else {
-            let message = format!("no record that the reader accepts ({flaw}); kept in the residue");
+            let message =
+                format!("no record that the reader accepts ({flaw}); kept in the residue");
             self.warn(Code::MalformedLine, number, &message);
         }
         Ok(())
@@ -389,7 +390,8 @@ impl Replay<'_> {
             (Some(meta), _) => meta,
             (None, Some(defaults)) => {
                 self.reading.salvaged = true;
-                let message = "there is no header; agent and times come from the file's name and time";
+                let message =
+                    "there is no header; agent and times come from the file's name and time";
                 self.reading
                     .diagnostics
                     .push(Diagnostic::new(Code::SalvagedHeader, message));
@@ -402,7 +404,11 @@ impl Replay<'_> {
             return Err(Error::source(Code::NoHeader, message));
         }
         let first_counts = self.reading.lines.headers == 1
-            && self.first_header.as_deref().and_then(|text| Meta::parse_first(text).ok()).as_ref()
+            && self
+                .first_header
+                .as_deref()
+                .and_then(|text| Meta::parse_first(text).ok())
+                .as_ref()
                 == Some(&meta);
         let mut reading = self.reading;
         reading.first_header = self.first_header.filter(|_| !first_counts);

@@ -270,11 +270,16 @@ mod tests {
 
     #[test]
     fn tool_calls_keep_their_texts() {
-        let calls = ToolCall::parse_all(r#"[["a","b","{}"],{"id":"c","name":"d","arguments":"e","extra_content":{"n":1.50}}]"#);
+        let calls = ToolCall::parse_all(
+            r#"[["a","b","{}"],{"id":"c","name":"d","arguments":"e","extra_content":{"n":1.50}}]"#,
+        );
         let calls = calls.unwrap().unwrap();
         let mut text = String::new();
         calls[1].push(&mut text);
-        assert_eq!(text, r#"{"id":"c","name":"d","arguments":"e","extra_content":{"n":1.50}}"#);
+        assert_eq!(
+            text,
+            r#"{"id":"c","name":"d","arguments":"e","extra_content":{"n":1.50}}"#
+        );
         assert!(ToolCall::parse_all(r#"[{"id":1,"name":"d","arguments":"e"}]"#).is_none());
         assert_eq!(ToolCall::parse_all("null"), Some(None));
     }
@@ -282,7 +287,8 @@ mod tests {
     #[test]
     fn parts_fit_as_a_whole_or_not_at_all() {
         assert!(Part::parse_all(r#"[{"type":"text","text":"a"},{"type":"hologram"}]"#).is_none());
-        let parts = Part::parse_all(r#"[{"type":"text","text":"a","x":1},{"type":"image","url":"u"}]"#);
+        let parts =
+            Part::parse_all(r#"[{"type":"text","text":"a","x":1},{"type":"image","url":"u"}]"#);
         assert_eq!(Part::flatten(&parts.unwrap()).unwrap(), "a[OH_IMAGE:u]");
     }
 }

@@ -19,7 +19,9 @@ pub(crate) fn from_line(bytes: &[u8], defaults: &Defaults) -> Option<Meta> {
     let mut object = whole_but_for(defaults, &fields);
     let mut left_out = Vec::new();
     for (key, raw) in &fields.0 {
-        let is_last = fields.last(key).is_some_and(|last| std::ptr::eq(last, *raw));
+        let is_last = fields
+            .last(key)
+            .is_some_and(|last| std::ptr::eq(last, *raw));
         if is_last && usable(key, raw).is_some() {
             json::push_key(&mut object, key);
             object.push_str(raw);
@@ -58,7 +60,9 @@ fn whole_but_for(defaults: &Defaults, fields: &Fields<'_>) -> String {
     ];
     let mut object = String::from("{");
     for (key, default) in all {
-        let has = fields.last(key).is_some_and(|raw| usable(key, raw).is_some());
+        let has = fields
+            .last(key)
+            .is_some_and(|raw| usable(key, raw).is_some());
         if !has {
             json::push_key(&mut object, key);
             object.push_str(&default);
@@ -81,7 +85,8 @@ mod tests {
 
     #[test]
     fn usable_fields_are_taken_and_the_others_kept() {
-        let line = br#"{"_meta":{"agent":"a","turn_count":3.0,"input_tokens":7,"thread_id":12345}}"#;
+        let line =
+            br#"{"_meta":{"agent":"a","turn_count":3.0,"input_tokens":7,"thread_id":12345}}"#;
         let meta = from_line(line, &defaults()).unwrap();
         assert_eq!(meta.header.agent, "a");
         assert_eq!((meta.header.turn_count, meta.header.input_tokens), (0, 7));

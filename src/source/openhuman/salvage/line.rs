@@ -55,10 +55,16 @@ pub(crate) fn messages(bytes: &[u8]) -> Vec<Salvaged> {
     }
     let (records, is_torn) = whole_records(without_nul);
     if records.len() > 1 || is_torn {
-        rules.push(if is_torn { "torn-record" } else { "several-records" });
+        rules.push(if is_torn {
+            "torn-record"
+        } else {
+            "several-records"
+        });
     }
     let records = records.into_iter();
-    records.filter_map(|record| message(record, &rules)).collect()
+    records
+        .filter_map(|record| message(record, &rules))
+        .collect()
 }
 
 /// How often a record may begin and turn out torn before the rest of the line
@@ -146,7 +152,9 @@ impl Salvaged {
             }
             let is_strict = json::scan(raw).is_ok_and(|depth| depth < json::MAX_DEPTH - 2);
             let has_type = is_strict && MessageLine::default().set(name, raw).is_some();
-            let is_last = fields.last(key).is_some_and(|last| std::ptr::eq(last, *raw));
+            let is_last = fields
+                .last(key)
+                .is_some_and(|last| std::ptr::eq(last, *raw));
             let is_twice = fields.only(name).is_err();
             // A role given twice counts as JSON has it, by the last; any other
             // field is left out, since the message stands without it.
@@ -239,7 +247,8 @@ mod tests {
         assert_eq!(one(r#"{"role":"a","content":null}"#).0, "");
         assert_eq!(one(r#"{"role":"a"}"#).0, "");
         assert_eq!(one(r#"{"role":"a","content":42}"#).0, "42");
-        let blocks = r#"{"role":"a","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}"#;
+        let blocks =
+            r#"{"role":"a","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}"#;
         assert_eq!(one(blocks).0, "xy");
         let other = r#"{"role":"a","content":[{"type":"image"}]}"#;
         assert_eq!(one(other).0, r#"[{"type":"image"}]"#);
@@ -248,7 +257,10 @@ mod tests {
 
     #[test]
     fn bytes_and_escapes_that_are_no_characters() {
-        assert_eq!(one(r#"{"role":"a","content":"x \ud83d y"}"#).0, "x \u{fffd} y");
+        assert_eq!(
+            one(r#"{"role":"a","content":"x \ud83d y"}"#).0,
+            "x \u{fffd} y"
+        );
         let got = messages(b"\0\0{\"role\":\"a\",\"content\":\"caf\xe9\"}\0");
         assert_eq!(got.len(), 1);
         assert_eq!(got[0].rule(), "not-utf8+nul-bytes");
@@ -256,10 +268,15 @@ mod tests {
 
     #[test]
     fn a_field_of_a_wrong_type_is_left_out_and_the_message_stays() {
-        let all = messages(br#"{"role":"a","content":"x","iteration":-1,"ts":"t","ts":"u","big":1e400}"#);
+        let all =
+            messages(br#"{"role":"a","content":"x","iteration":-1,"ts":"t","ts":"u","big":1e400}"#);
         let line = all[0].line().unwrap();
         assert_eq!((line.iteration, line.ts), (None, None));
-        let left_out: Vec<_> = all[0].left_out.iter().map(|(key, _)| key.as_str()).collect();
+        let left_out: Vec<_> = all[0]
+            .left_out
+            .iter()
+            .map(|(key, _)| key.as_str())
+            .collect();
         assert_eq!(left_out, ["iteration", "ts", "ts"]);
     }
 
