@@ -117,6 +117,7 @@ impl Error {
             Self::Source { code, .. } => *code,
             Self::Interrupted => Code::Interrupted,
             Self::Io { .. } => Code::Unreadable,
+            Self::StoreIo { .. } => Code::StoreWrite,
             Self::NoWorkspace { .. } => Code::NoWorkspace,
             Self::Locked { .. } => Code::Locked,
             Self::Usage(_) => Code::Usage,
