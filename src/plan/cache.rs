@@ -141,9 +141,9 @@ mod tests {
         std::fs::write(&cache_file, cache.to_bytes()).unwrap();
         let cache = StatCache::load(&cache_file);
         assert!(cache.role(&path, stat).is_some());
-        let touched = stat.map(|stat| Stat {
-            ctime_ns: stat.ctime_ns + 1,
-            ..stat
+        let touched = stat.map(|mut stat| {
+            stat.ctime_ns += 1;
+            stat
         });
         assert!(cache.role(&path, touched).is_none());
         std::fs::write(&cache_file, "something else").unwrap();
