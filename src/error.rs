@@ -110,13 +110,18 @@ impl Error {
         }
     }
 
-    /// The stable code of what failed, where it is about one item.
+    /// The stable code of what failed. An I/O error is taken to be about the
+    /// source of an item.
     pub fn code(&self) -> Code {
         match self {
             Self::Source { code, .. } => *code,
             Self::Interrupted => Code::Interrupted,
             Self::Io { .. } => Code::Unreadable,
-            _ => Code::StoreWrite,
+            Self::StoreIo { .. } => Code::StoreWrite,
+            Self::NoWorkspace { .. } => Code::NoWorkspace,
+            Self::Locked { .. } => Code::Locked,
+            Self::Usage(_) => Code::Usage,
+            Self::Store { .. } => Code::StoreUnusable,
         }
     }
 }

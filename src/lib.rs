@@ -3,6 +3,8 @@
 pub mod error;
 pub mod fs;
 pub mod model;
+pub mod ops;
+pub(crate) mod plan;
 pub mod report;
 pub mod source;
 pub mod store;

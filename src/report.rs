@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::diagnostic::Diagnostic;
+use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::session::{Kind, Lines};
 
 /// Version of the JSON outputs; raised when a field changes its meaning or goes.
@@ -131,5 +131,39 @@ impl RunReport {
         self.failed == 0
             && self.unreadable == 0
             && !self.diagnostics.iter().any(|d| d.code == failed_marker)
+    }
+}
+
+/// What stands in place of a report where a command could not be done at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ErrorReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// What ended the command.
+    pub error: FatalError,
+}
+
+/// An error that ended a whole command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FatalError {
+    /// The stable code.
+    pub code: Code,
+    /// What was found, and what to do.
+    pub message: String,
+    /// The process's exit code.
+    pub exit_code: u8,
+}
+
+impl ErrorReport {
+    /// The report of this error.
+    pub fn new(code: Code, message: impl Into<String>, exit_code: u8) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            error: FatalError {
+                code,
+                message: message.into(),
+                exit_code,
+            },
+        }
     }
 }

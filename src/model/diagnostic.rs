@@ -94,6 +94,9 @@ codes! {
     /// The store cannot be written.
     StoreWrite = "store-write", Error,
         "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room or repair the permissions, and run again: what is done is not done twice.";
+    /// The application keeps writing to the session's stream.
+    StoreBusy = "store-busy", Error,
+        "Each time the stream was about to be replaced, the application had written to it since it was looked at. Nothing was changed. Run again when the session is idle.";
     /// The run was interrupted before this item.
     Interrupted = "interrupted", Error,
         "A signal asked the run to stop. What was committed is kept and the next run goes on from there.";
@@ -236,6 +239,23 @@ codes! {
     /// A cleaning step failed.
     Leftover = "leftover", Warning,
         "A temporary file of an interrupted import could not be removed. It does no harm.";
+
+    // What ends a whole command.
+    /// There is no workspace where one was named or sought.
+    NoWorkspace = "no-workspace", Error,
+        "The message names every place that was looked at. Name the workspace with `--workspace` or `OPENHUMAN_WORKSPACE`. A workspace is never created.";
+    /// Another import holds the store's lock.
+    Locked = "locked", Error,
+        "One import writes to a store at a time; the message says who holds the lock. Wait for it with `--retry-lock 5m`. A lock never outlives its process: there is nothing to remove by hand.";
+    /// The command line asks for something that cannot be.
+    Usage = "usage", Error,
+        "A pattern or a combination of arguments is wrong; nothing was read or written. `--help` shows what a command takes.";
+    /// The store cannot be used as it is.
+    StoreUnusable = "store-unusable", Error,
+        "The store belongs to another workspace, was written by a newer version of this tool, or holds a link where a folder should be. The message says which. Nothing was written.";
+    /// The operating system refused something that the whole command needs.
+    System = "system", Error,
+        "The message names the file and what the system said. Repair that and run again: what is done is not done twice.";
 }
 
 impl std::fmt::Display for Code {
@@ -326,6 +346,14 @@ impl Diagnostic {
         }
     }
 
+    /// How many times its code was given: more than one where it stands for
+    /// lines that were only counted.
+    pub fn occurrences(&self) -> u64 {
+        let counted = self.message.strip_prefix("and ");
+        let counted = counted.and_then(|rest| rest.strip_suffix(ONLY_COUNTED));
+        counted.and_then(|number| number.parse().ok()).unwrap_or(1)
+    }
+
     /// Whether it belongs in `warnings`.
     pub fn is_warning(&self) -> bool {
         self.severity > Severity::Info
@@ -334,6 +362,9 @@ impl Diagnostic {
 
 /// How many lines are named per item and code before they are only counted.
 const NAMED_PER_CODE: u64 = 20;
+
+/// Ends the message that stands for the others: `and 5` and this.
+const ONLY_COUNTED: &str = " more lines; all of them are in the residue stream";
 
 /// The diagnostics of one item: the first lines of each code, then a count
 /// (`behaviour.md`, run). Memory does not grow with the damage.
@@ -361,6 +392,25 @@ impl Diagnostics {
         others.into_iter().for_each(|other| self.push(other));
     }
 
+    /// Adds another collection behind this one, counts and all.
+    pub fn append(&mut self, other: Self) {
+        let Self { named, lines } = other;
+        for diagnostic in named {
+            let at_line = diagnostic.line.is_some();
+            let before = self.lines_of(diagnostic.code);
+            if !at_line || before < NAMED_PER_CODE {
+                self.push(diagnostic);
+            } else {
+                *self.lines.entry(diagnostic.code).or_default() += 1;
+            }
+        }
+        // Those that were only counted there.
+        for (code, count) in lines {
+            let more = count.saturating_sub(NAMED_PER_CODE);
+            *self.lines.entry(code).or_default() += more;
+        }
+    }
+
     /// Lines that a code was given for, named or only counted.
     pub fn lines_of(&self, code: Code) -> u64 {
         self.lines.get(&code).copied().unwrap_or(0)
@@ -377,10 +427,7 @@ impl Diagnostics {
         for (code, count) in self.lines {
             if count > NAMED_PER_CODE {
                 let more = count - NAMED_PER_CODE;
-                all.push(Diagnostic::new(
-                    code,
-                    format!("and {more} more lines; all of them are in the residue stream"),
-                ));
+                all.push(Diagnostic::new(code, format!("and {more}{ONLY_COUNTED}")));
             }
         }
         all
@@ -414,5 +461,6 @@ mod tests {
         let all = all.into_vec();
         assert_eq!(all.len(), 21);
         assert!(all[20].message.contains("5 more"));
+        assert_eq!(all.iter().map(Diagnostic::occurrences).sum::<u64>(), 25);
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing in here does I/O, and nothing in here knows a format or a store.
 
 pub mod diagnostic;
+pub mod interrupt;
 pub mod key;
 pub mod message;
 pub mod session;

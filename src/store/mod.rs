@@ -12,7 +12,8 @@ pub mod layout;
 pub mod lock;
 pub mod name;
 pub mod record;
-mod stream;
+pub mod stream;
+mod relocate;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -23,6 +23,7 @@ pub struct Writer {
     store: Store,
     clock: Clock,
     lock: Lock,
+    pub(super) root: Arc<Dir>,
     pub(super) journal: Arc<Dir>,
     kv: Arc<Dir>,
     namespaces: Mutex<BTreeMap<Namespace, Arc<Dir>>>,
@@ -64,6 +65,7 @@ impl Writer {
             store,
             clock,
             lock,
+            root: Arc::clone(&root),
             journal,
             kv,
             namespaces: Mutex::default(),
@@ -186,7 +188,7 @@ impl Writer {
     }
 
     /// Puts one value in place, durably.
-    fn put(&self, namespace: Namespace, key: &str, bytes: &[u8]) -> Result<()> {
+    pub(super) fn put(&self, namespace: Namespace, key: &str, bytes: &[u8]) -> Result<()> {
         let dir = self.namespace(namespace)?;
         let temp = Temp::with(&dir, bytes)?;
         temp.flush()?;

@@ -1,0 +1,40 @@
+//! The command line's half of the program, and the only place that knows a
+//! terminal.
+//!
+//! A command is one variant of [`args::Command`], one arm in [`main`], and one
+//! module like [`run`] that calls the library and writes what it returns.
+
+mod args;
+mod duration;
+mod exit;
+mod explain;
+mod generate;
+mod log;
+mod names;
+mod output;
+mod progress;
+mod run;
+mod signals;
+mod text;
+
+pub(crate) use self::args::Arguments;
+use self::args::Command;
+use self::exit::Exit;
+use self::output::Output;
+
+/// Does what the command line says.
+pub(crate) fn main(arguments: &Arguments) -> Exit {
+    let common = &arguments.common;
+    let output = Output::new(common.color);
+    let bars = log::start(common);
+    if let Some(what) = arguments.generate {
+        return output.text(Exit::Done, |out| generate::write(what, out));
+    }
+    if let Some(code) = arguments.explain {
+        return output.text(Exit::Done, |out| explain::write(code, out));
+    }
+    match &arguments.command {
+        Some(Command::Run(run)) => run::main(run, common, &output, bars),
+        None => args::no_command(),
+    }
+}

@@ -1,0 +1,184 @@
+//! Items on their way into the store: gathered, committed together, and read
+//! again where the application got in between.
+
+use std::sync::Mutex;
+
+use super::import::{Importer, Outcome};
+use crate::error::{Error, Result};
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::plan::decide::Decision;
+use crate::plan::Item;
+use crate::report::Action;
+use crate::store::{CommitError, Committed, Prepared, Writer};
+
+/// Items in a batch, at most: each holds its temporary files' names in memory,
+/// and what is not committed is read again after a crash.
+const ITEMS: usize = 1024;
+
+/// Bytes in a batch, about.
+const BYTES: u64 = 256 << 20;
+
+/// How often an item is read anew because the application wrote to its stream.
+const TRIES: u32 = 3;
+
+/// Gathers outcomes from many threads.
+pub(crate) struct Batches<'w> {
+    writer: Option<&'w Writer>,
+    pending: Mutex<Pending>,
+    done: Mutex<Vec<(usize, Outcome)>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    outcomes: Vec<(usize, Outcome)>,
+    bytes: u64,
+}
+
+impl<'w> Batches<'w> {
+    /// For a writer, or for a dry run.
+    pub(crate) fn new(writer: Option<&'w Writer>) -> Self {
+        Self {
+            writer,
+            pending: Mutex::default(),
+            done: Mutex::default(),
+        }
+    }
+
+    /// Does what was decided about an item, up to the commit.
+    pub(crate) fn import(&self, importer: &Importer<'_>, item: &Item) -> Outcome {
+        match (&item.decision, self.writer) {
+            (Decision::Move(before), Some(writer)) => importer.move_record(item, before, writer),
+            (Decision::Move(before), None) => importer.moved(item, before),
+            _ => importer.import(item),
+        }
+    }
+
+    /// Takes an outcome; commits when there are enough.
+    pub(crate) fn push(&self, index: usize, outcome: Outcome) {
+        if outcome.prepared.is_none() {
+            self.finished([(index, outcome)]);
+            return;
+        }
+        let full = {
+            let Ok(mut pending) = self.pending.lock() else {
+                return;
+            };
+            let written = outcome.prepared.as_ref();
+            pending.bytes += written.map_or(0, |prepared| prepared.written.bytes);
+            pending.outcomes.push((index, outcome));
+            let is_full = pending.outcomes.len() >= ITEMS || pending.bytes >= BYTES;
+            is_full.then(|| std::mem::take(&mut *pending))
+        };
+        if let Some(full) = full {
+            self.commit(full.outcomes);
+        }
+    }
+
+    /// Commits the rest, and reads again what the application wrote to.
+    pub(crate) fn finish(
+        self,
+        importer: &Importer<'_>,
+        items: &[Item],
+    ) -> Result<Vec<(usize, Outcome)>> {
+        let rest = match self.pending.lock() {
+            Ok(mut pending) => std::mem::take(&mut *pending),
+            Err(_) => Pending::default(),
+        };
+        self.commit(rest.outcomes);
+        for _ in 1..TRIES {
+            let again = self.take_changed();
+            if again.is_empty() {
+                break;
+            }
+            for (index, old) in again {
+                match items.get(index) {
+                    Some(item) => self.push(index, self.import(importer, item)),
+                    None => self.finished([(index, old)]),
+                }
+            }
+            let rest = match self.pending.lock() {
+                Ok(mut pending) => std::mem::take(&mut *pending),
+                Err(_) => Pending::default(),
+            };
+            self.commit(rest.outcomes);
+        }
+        let mut done = self
+            .done
+            .into_inner()
+            .map_err(|_| Error::Usage("a thread of the import panicked".to_owned()))?;
+        done.sort_by_key(|(index, _)| *index);
+        Ok(done)
+    }
+
+    fn finished(&self, outcomes: impl IntoIterator<Item = (usize, Outcome)>) {
+        if let Ok(mut done) = self.done.lock() {
+            done.extend(outcomes);
+        }
+    }
+
+    /// Those whose stream changed before it could be replaced.
+    fn take_changed(&self) -> Vec<(usize, Outcome)> {
+        let Ok(mut done) = self.done.lock() else {
+            return Vec::new();
+        };
+        let changed = |outcome: &Outcome| {
+            matches!(&outcome.failure, Some((Code::StoreBusy, _)))
+        };
+        let (again, rest) = done.drain(..).partition(|(_, outcome)| changed(outcome));
+        *done = rest;
+        again
+    }
+
+    fn commit(&self, outcomes: Vec<(usize, Outcome)>) {
+        let Some(writer) = self.writer.filter(|_| !outcomes.is_empty()) else {
+            self.finished(outcomes);
+            return;
+        };
+        let mut outcomes = outcomes;
+        let mut batch: Vec<Prepared> = Vec::with_capacity(outcomes.len());
+        for (tag, (_, outcome)) in outcomes.iter_mut().enumerate() {
+            if let Some(mut prepared) = outcome.prepared.take() {
+                prepared.tag = tag;
+                batch.push(*prepared);
+            }
+        }
+        for (tag, result) in writer.commit(batch) {
+            if let Some((_, outcome)) = outcomes.get_mut(tag) {
+                outcome.committed(result);
+            }
+        }
+        self.finished(outcomes);
+    }
+}
+
+impl Outcome {
+    /// Takes note of what the commit gave.
+    fn committed(&mut self, result: Result<Committed, CommitError>) {
+        let (code, message) = match result {
+            Ok(committed) => {
+                committed.diagnostics.into_iter().for_each(|found| self.add(found));
+                if committed.stream_written_on {
+                    let message = "the application wrote to the stream while it was replaced; \
+                                   the next run looks at it again";
+                    self.add(Diagnostic::new(Code::StreamWrittenOn, message));
+                }
+                return;
+            }
+            Err(CommitError::StreamChanged) => (
+                Code::StoreBusy,
+                "the application keeps writing to this session's stream; run again".to_owned(),
+            ),
+            Err(CommitError::Failed(error)) => (Code::StoreWrite, error.to_string()),
+        };
+        self.report.action = Action::Failed;
+        self.add(Diagnostic::new(code, message.clone()));
+        self.failure = Some((code, message));
+    }
+
+    fn add(&mut self, diagnostic: Diagnostic) {
+        if diagnostic.is_warning() {
+            self.report.warnings.push(diagnostic.sentence());
+        }
+        self.report.diagnostics.push(diagnostic);
+    }
+}

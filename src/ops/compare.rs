@@ -1,0 +1,252 @@
+//! A session's source held against the stream that the store has of it, while
+//! the source is read (`behaviour.md`, The live application).
+//!
+//! Neither is held in memory. Only from the first message on that differs are
+//! digests kept, to find the messages that the source no longer has.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::model::key::Sha256;
+use crate::model::message::{Message, Residue, Sink};
+use crate::plan::fingerprint::value_of;
+use crate::store::journal::{Record, StreamReader};
+use crate::store::stream::Damaged;
+
+/// How the store's messages stand to the source's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// The store's are the source's, or the first of them.
+    StoreIsFirst,
+    /// The source's are the first of the store's.
+    StoreIsAhead,
+    /// Neither.
+    Diverged,
+    /// The strict reader refuses the stream.
+    Damaged(String),
+}
+
+type Digests = HashMap<Sha256, u64>;
+
+/// Compares while the source's messages come in.
+pub(crate) struct Compare {
+    stream: StreamReader,
+    /// Messages in which both agree, from the first on.
+    agreed: u64,
+    state: State,
+    /// The source's messages from the first on that differs.
+    differing: Digests,
+    /// Messages that a compaction replaced: they are in the source still.
+    superseded: Digests,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Agreeing,
+    StoreEnded,
+    Diverged,
+    Damaged(String),
+}
+
+impl Compare {
+    /// Opens a stream to compare with; `None` where there is none.
+    pub(crate) fn open(stream: &Path) -> Result<Option<Self>> {
+        let stream = StreamReader::open(stream)?;
+        Ok(stream.map(|stream| Self {
+            stream,
+            agreed: 0,
+            state: State::Agreeing,
+            differing: Digests::new(),
+            superseded: Digests::new(),
+        }))
+    }
+
+    /// How the two stand, now that the source is read.
+    pub(crate) fn relation(&mut self) -> Relation {
+        if self.state == State::Agreeing {
+            match self.stream.next() {
+                Ok(None) => self.state = State::StoreEnded,
+                Ok(Some(_)) => return self.rest_is_sound(Relation::StoreIsAhead),
+                Err(damaged) => self.state = State::Damaged(describe(&damaged)),
+            }
+        }
+        match &self.state {
+            State::Agreeing | State::StoreEnded => Relation::StoreIsFirst,
+            State::Diverged => self.rest_is_sound(Relation::Diverged),
+            State::Damaged(reason) => Relation::Damaged(reason.clone()),
+        }
+    }
+
+    /// The strict reader reads a stream to its end or refuses it whole.
+    fn rest_is_sound(&mut self, relation: Relation) -> Relation {
+        loop {
+            match self.stream.next() {
+                Ok(None) => return relation,
+                Ok(Some(_)) => {}
+                Err(damaged) => return Relation::Damaged(describe(&damaged)),
+            }
+        }
+    }
+
+    /// The store's records whose messages the source no longer has, in order.
+    pub(crate) fn dropped(mut self, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
+        self.stream.rewind()?;
+        let mut index = 0;
+        while let Ok(Some(record)) = self.stream.next() {
+            index += 1;
+            if index <= self.agreed {
+                continue;
+            }
+            let digest = digest(
+                record.role.as_deref().unwrap_or_default(),
+                record.content.as_deref().unwrap_or_default(),
+            );
+            let sets = [&mut self.differing, &mut self.superseded];
+            let is_there = sets.into_iter().any(|set| take(set, &digest));
+            if !is_there {
+                each(record.value())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn describe(damaged: &Damaged) -> String {
+    match damaged.line {
+        0 => damaged.reason.clone(),
+        line => format!("line {line}: {}", damaged.reason),
+    }
+}
+
+fn take(set: &mut Digests, digest: &Sha256) -> bool {
+    match set.get_mut(digest) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn digest(role: &str, content: &str) -> Sha256 {
+    let length = role.len() as u64;
+    let bytes = [&length.to_le_bytes(), role.as_bytes(), content.as_bytes()];
+    Sha256::of(&bytes.concat())
+}
+
+fn digest_of(message: &Message<'_>) -> Sha256 {
+    digest(&value_of(&message.role), &value_of(&message.content))
+}
+
+/// Role, content, and id where both have one.
+fn is_same(record: &Record<'_>, message: &Message<'_>) -> bool {
+    let ids = (record.id.as_ref(), message.id.as_deref().map(value_of));
+    let same_id = match ids {
+        (Some(stored), Some(read)) => *stored == read,
+        _ => true,
+    };
+    let same = |stored: &Option<Cow<'_, str>>, read: &str| {
+        stored.as_deref().is_some_and(|stored| stored == value_of(read))
+    };
+    same_id && same(&record.role, &message.role) && same(&record.content, &message.content)
+}
+
+impl Sink for Compare {
+    fn message(&mut self, message: &Message<'_>) -> Result<()> {
+        if self.state == State::Agreeing {
+            match self.stream.next() {
+                Ok(Some(record)) if is_same(&record, message) => {
+                    self.agreed += 1;
+                    return Ok(());
+                }
+                Ok(Some(_)) => self.state = State::Diverged,
+                Ok(None) => self.state = State::StoreEnded,
+                Err(damaged) => self.state = State::Damaged(describe(&damaged)),
+            }
+        }
+        if self.state == State::Diverged {
+            *self.differing.entry(digest_of(message)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.stream.rewind()?;
+        self.agreed = 0;
+        self.state = State::Agreeing;
+        self.differing.clear();
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn superseded(&mut self, message: &Message<'_>) {
+        *self.superseded.entry(digest_of(message)).or_default() += 1;
+    }
+}
+
+/// Gives everything to a sink, and the messages to a comparison as well.
+pub(crate) struct Tee<'a> {
+    pub(crate) to: &'a mut dyn Sink,
+    pub(crate) compare: Option<&'a mut Compare>,
+}
+
+impl Sink for Tee<'_> {
+    fn message(&mut self, message: &Message<'_>) -> Result<()> {
+        if let Some(compare) = &mut self.compare {
+            compare.message(message)?;
+        }
+        self.to.message(message)
+    }
+
+    fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
+        self.to.residue(residue)
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        if let Some(compare) = &mut self.compare {
+            compare.restart()?;
+        }
+        self.to.restart()
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.to.settle()
+    }
+
+    fn superseded(&mut self, message: &Message<'_>) {
+        if let Some(compare) = &mut self.compare {
+            compare.superseded(message);
+        }
+    }
+}
+
+/// Where a dry run's messages go.
+#[derive(Debug, Default)]
+pub(crate) struct Discard;
+
+impl Sink for Discard {
+    fn message(&mut self, _: &Message<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! One verb each.
+
+pub(crate) mod batch;
+pub(crate) mod compare;
+pub(crate) mod import;
+pub mod run;
+pub(crate) mod workspace;

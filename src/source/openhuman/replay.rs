@@ -1,0 +1,470 @@
+//! A transcript as the application's reader replays it: header first, then
+//! messages, with partial answers left out and compactions in force
+//! (`openhuman-workspace.md` §1.3). Every line goes somewhere: to the sink as
+//! a message or as residue, or into the counts as header or blank.
+//!
+//! One pass, one line in memory. When a compaction comes, what it replaced is
+//! residue after all: the sink forgets its messages, and that stretch of the
+//! file is read once more. No byte is read more than twice.
+
+use super::header::Meta;
+use super::line::{Flaw, MessageLine, Record, classify};
+use super::record::Scratch;
+use super::salvage::{self, Defaults};
+use crate::error::{Error, Result};
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::key::Sha256;
+use crate::model::message::{Message, Residue, Sink, Why};
+use crate::model::session::Reading;
+use crate::source::input::{Input, Position};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads a JSONL transcript into a sink. With `salvage` set, takes more than
+/// the application's reader would.
+///
+/// # Errors
+/// The file is empty, has no valid header, is in a foreign encoding, cannot
+/// be read; or what the sink could not do.
+pub(crate) fn read(
+    input: &Input<'_>,
+    salvage: Option<&Defaults>,
+    sink: &mut dyn Sink,
+) -> Result<(Reading, Sha256)> {
+    let mut replay = Replay {
+        input,
+        salvage,
+        sink,
+        reading: Reading::default(),
+        meta: None,
+        first_header: None,
+        seen_first: false,
+        stretch: Stretch::default(),
+        scratch: Scratch::default(),
+        has_typed_rows: false,
+    };
+    let mut lines = input.lines();
+    let mut line = Vec::new();
+    while let Some(position) = lines.next(&mut line)? {
+        replay.line(position, &line, lines.offset())?;
+    }
+    let reading = replay.finish()?;
+    Ok((reading, lines.into_sha256()))
+}
+
+/// The part of the file that the next compaction would replace.
+#[derive(Debug, Default, Clone, Copy)]
+struct Stretch {
+    offset: u64,
+    lines_before: u64,
+    /// It begins with the compaction before, whose line is residue already.
+    begins_with_compaction: bool,
+    /// Lines of it that are messages now.
+    message_lines: u64,
+}
+
+struct Replay<'a> {
+    input: &'a Input<'a>,
+    salvage: Option<&'a Defaults>,
+    sink: &'a mut dyn Sink,
+    reading: Reading,
+    /// The counting header.
+    meta: Option<Meta>,
+    first_header: Option<String>,
+    seen_first: bool,
+    stretch: Stretch,
+    scratch: Scratch,
+    has_typed_rows: bool,
+}
+
+/// What a line is to the replay.
+enum Judged<'l> {
+    Blank,
+    Header(Meta),
+    Compaction(Vec<MessageLine<'l>>),
+    Tools,
+    Interrupted,
+    Message(MessageLine<'l>),
+    Malformed(Flaw),
+}
+
+fn judge(bytes: &[u8]) -> Judged<'_> {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Judged::Malformed(Flaw::NotUtf8);
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return Judged::Blank;
+    }
+    match classify(text) {
+        Ok(Record::Header(fields)) => match Meta::parse(&fields) {
+            Ok(meta) => Judged::Header(meta),
+            Err(flaw) => Judged::Malformed(flaw),
+        },
+        Ok(Record::Compaction(entries)) => Judged::Compaction(entries),
+        Ok(Record::Tools) => Judged::Tools,
+        Ok(Record::Message(line)) if line.interrupted => Judged::Interrupted,
+        Ok(Record::Message(line)) => Judged::Message(line),
+        Err(flaw) => Judged::Malformed(flaw),
+    }
+}
+
+impl Replay<'_> {
+    /// Takes the next line; `end` is the offset behind it.
+    fn line(&mut self, position: Position, bytes: &[u8], end: u64) -> Result<()> {
+        self.reading.lines.total += 1;
+        let bytes = match bytes.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if position.number == 1 => {
+                let message = "the file starts with a byte order mark, which was skipped";
+                self.warn(Code::ByteOrderMark, 1, message);
+                rest
+            }
+            _ => bytes,
+        };
+        if !self.seen_first && !is_blank(bytes) {
+            self.seen_first = true;
+            self.stretch.offset = position.offset;
+            self.stretch.lines_before = position.number - 1;
+            if self.first_line(position.number, bytes)? {
+                self.stretch.offset = end;
+                self.stretch.lines_before = position.number;
+                return Ok(());
+            }
+        }
+        match judge(bytes) {
+            Judged::Blank => self.reading.lines.blank += 1,
+            Judged::Header(meta) => {
+                if self.meta.is_none() {
+                    self.reading.salvaged = true;
+                    let message = "the first line is no header; this line is the first one";
+                    self.warn(Code::SalvagedHeader, position.number, message);
+                }
+                self.meta = Some(meta);
+                self.residue(position.number, Why::Header, None, bytes)?;
+            }
+            Judged::Tools => self.residue(position.number, Why::Tools, None, bytes)?,
+            Judged::Interrupted => {
+                self.reading.interrupted += 1;
+                self.residue(position.number, Why::Interrupted, None, bytes)?;
+            }
+            Judged::Compaction(entries) => self.compaction(position, bytes, &entries)?,
+            Judged::Message(line) => self.message(position.number, bytes, &line)?,
+            Judged::Malformed(flaw) => self.malformed(position, bytes, &flaw)?,
+        }
+        Ok(())
+    }
+
+    /// The first line that is not blank must be the header. `false` where it
+    /// is none and `--salvage` reads it like any other.
+    fn first_line(&mut self, number: u64, bytes: &[u8]) -> Result<bool> {
+        if let Some(encoding) = foreign_encoding(bytes) {
+            let message = format!("the file is {encoding}, not UTF-8; convert it and run again");
+            return Err(Error::source(Code::ForeignEncoding, message));
+        }
+        let parsed = match std::str::from_utf8(bytes) {
+            Ok(text) => Meta::parse_first(text.trim()),
+            Err(_) => Err(Flaw::NotUtf8),
+        };
+        let flaw = match parsed {
+            Ok(meta) => {
+                self.first_header = Some(String::from_utf8_lossy(bytes).trim().to_owned());
+                self.meta = Some(meta);
+                self.reading.lines.headers = 1;
+                return Ok(true);
+            }
+            Err(flaw) => flaw,
+        };
+        let Some(defaults) = self.salvage else {
+            let message = format!("line {number} is no valid `_meta` header ({flaw})");
+            return Err(Error::source(Code::NoHeader, message));
+        };
+        match salvage::header::from_line(bytes, defaults) {
+            Some(meta) => {
+                self.salvaged_header(number, meta, "its usable fields were taken");
+                self.residue(number, Why::Malformed, Some(&flaw), bytes)?;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn salvaged_header(&mut self, number: u64, meta: Meta, how: &str) {
+        self.meta = Some(meta);
+        self.reading.salvaged = true;
+        let message = format!("the header is missing or wrong; {how}");
+        self.warn(Code::SalvagedHeader, number, &message);
+    }
+
+    fn message(&mut self, number: u64, bytes: &[u8], line: &MessageLine<'_>) -> Result<()> {
+        match line.to_message(&[], &mut self.scratch) {
+            Ok(message) => {
+                self.reading.messages += 1;
+                self.reading.lines.messages += 1;
+                self.stretch.message_lines += 1;
+                self.has_typed_rows |= line.v > 0;
+                self.reading.tool_call_markup |= has_markup(&message);
+                self.sink.message(&message)
+            }
+            Err(flaw) => {
+                self.reading.rejected += 1;
+                let message = "the message nests too deep for a journal; kept in the residue";
+                self.warn(Code::TooDeep, number, message);
+                self.residue(number, Why::TooDeep, Some(&flaw), bytes)
+            }
+        }
+    }
+
+    /// A compaction replaces all messages so far by its own.
+    fn compaction(
+        &mut self,
+        position: Position,
+        bytes: &[u8],
+        entries: &[MessageLine<'_>],
+    ) -> Result<()> {
+        self.sink.restart()?;
+        self.tell_stretch_again(position.number)?;
+        let lines = &mut self.reading.lines;
+        lines.residue += self.stretch.message_lines;
+        lines.messages -= self.stretch.message_lines;
+        self.reading.messages = 0;
+        self.reading.compactions += 1;
+        self.residue(position.number, Why::Compaction, None, bytes)?;
+        self.sink.settle()?;
+        self.stretch = Stretch {
+            offset: position.offset,
+            lines_before: position.number - 1,
+            begins_with_compaction: true,
+            message_lines: 0,
+        };
+        for entry in entries {
+            match entry.to_message(&[], &mut self.scratch) {
+                Ok(message) => {
+                    self.reading.messages += 1;
+                    self.has_typed_rows |= entry.v > 0;
+                    self.sink.message(&message)?;
+                }
+                Err(_) => {
+                    self.reading.rejected += 1;
+                    let message = "a message of the compaction nests too deep for a journal; \
+                                   it is kept in the compaction's line in the residue";
+                    self.warn(Code::TooDeep, position.number, message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the stretch before a compaction again, as residue.
+    fn tell_stretch_again(&mut self, compaction: u64) -> Result<()> {
+        let stretch = self.stretch;
+        let mut lines = self.input.lines_again(stretch.offset, stretch.lines_before);
+        let mut line = Vec::new();
+        let mut is_first = stretch.begins_with_compaction;
+        while let Some(position) = lines.next(&mut line)? {
+            if position.number >= compaction {
+                break;
+            }
+            let bytes = match line.strip_prefix(BYTE_ORDER_MARK) {
+                Some(rest) if position.number == 1 => rest,
+                _ => &line,
+            };
+            let judged = judge(bytes);
+            if std::mem::take(&mut is_first) {
+                if let Judged::Compaction(entries) = &judged {
+                    for entry in entries {
+                        if let Ok(message) = entry.to_message(&[], &mut self.scratch) {
+                            self.sink.superseded(&message);
+                        }
+                    }
+                }
+                continue;
+            }
+            let (why, flaw) = match judged {
+                Judged::Blank | Judged::Compaction(_) => continue,
+                Judged::Header(_) => (Why::Header, None),
+                Judged::Tools => (Why::Tools, None),
+                Judged::Interrupted => (Why::Interrupted, None),
+                Judged::Malformed(flaw) => (Why::Malformed, Some(flaw)),
+                Judged::Message(message) => {
+                    // One that nests too deep is replaced like any other.
+                    if let Ok(message) = message.to_message(&[], &mut self.scratch) {
+                        self.sink.superseded(&message);
+                    }
+                    (Why::Superseded, None)
+                }
+            };
+            self.sink.residue(&Residue {
+                line: position.number,
+                why,
+                error: flaw.map(|flaw| flaw.to_string().into()),
+                text: bytes,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn malformed(&mut self, position: Position, bytes: &[u8], flaw: &Flaw) -> Result<()> {
+        let number = position.number;
+        self.reading.rejected += 1;
+        self.residue(number, Why::Malformed, Some(flaw), bytes)?;
+        let salvaged = salvage::line::messages(bytes);
+        if let Some(defaults) = self.salvage {
+            if self.meta.is_none() {
+                if let Some(meta) = salvage::header::from_line(bytes, defaults) {
+                    self.salvaged_header(number, meta, "its usable fields were taken");
+                    return Ok(());
+                }
+            }
+            let brought_back = self.salvaged_messages(number, &salvaged)?;
+            if brought_back > 0 {
+                return Ok(());
+            }
+        } else if !salvaged.is_empty() {
+            self.reading.salvageable += 1;
+        }
+        let is_torn = !position.is_whole && matches!(flaw, Flaw::Incomplete | Flaw::NotUtf8);
+        if is_torn {
+            let message = "the last line is cut off; kept in the residue";
+            self.warn(Code::TornLine, number, message);
+        } else {
+            let message =
+                format!("no record that the reader accepts ({flaw}); kept in the residue");
+            self.warn(Code::MalformedLine, number, &message);
+        }
+        Ok(())
+    }
+
+    /// Messages from a line that stays in the residue.
+    fn salvaged_messages(
+        &mut self,
+        number: u64,
+        salvaged: &[salvage::line::Salvaged],
+    ) -> Result<u64> {
+        let mut brought_back = 0;
+        for one in salvaged {
+            let Ok(line) = one.line() else {
+                continue;
+            };
+            let left_out = one.left_out();
+            let Ok(mut message) = line.to_message(&left_out, &mut self.scratch) else {
+                continue;
+            };
+            message.salvaged = Some(salvage::mark(number, &one.rule()).into());
+            self.reading.messages += 1;
+            self.reading.tool_call_markup |= has_markup(&message);
+            self.sink.message(&message)?;
+            brought_back += 1;
+        }
+        if let Some(first) = salvaged.first().filter(|_| brought_back > 0) {
+            self.reading.salvaged = true;
+            let plural = if brought_back == 1 { "" } else { "s" };
+            let message = format!(
+                "{brought_back} message{plural} brought back ({}); the line is in the residue",
+                first.rule()
+            );
+            self.warn(Code::SalvagedLine, number, &message);
+        }
+        Ok(brought_back)
+    }
+
+    fn residue(&mut self, line: u64, why: Why, flaw: Option<&Flaw>, text: &[u8]) -> Result<()> {
+        self.reading.lines.residue += 1;
+        self.sink.residue(&Residue {
+            line,
+            why,
+            error: flaw.map(|flaw| flaw.to_string().into()),
+            text,
+        })
+    }
+
+    fn warn(&mut self, code: Code, line: u64, message: &str) {
+        let diagnostic = Diagnostic::at(code, line, message);
+        self.reading.diagnostics.push(diagnostic);
+    }
+
+    fn finish(mut self) -> Result<Reading> {
+        if !self.seen_first {
+            return Err(Error::source(Code::EmptyFile, "the file is empty"));
+        }
+        let meta = match (self.meta.take(), self.salvage) {
+            (Some(meta), _) => meta,
+            (None, Some(defaults)) => {
+                self.reading.salvaged = true;
+                let message =
+                    "there is no header; agent and times come from the file's name and time";
+                self.reading
+                    .diagnostics
+                    .push(Diagnostic::new(Code::SalvagedHeader, message));
+                salvage::header::from_defaults(defaults)
+            }
+            (None, None) => return Err(Error::source(Code::NoHeader, "there is no header")),
+        };
+        if self.reading.messages == 0 && self.reading.lines.headers == 0 {
+            let message = "no header, and no message that could be brought back";
+            return Err(Error::source(Code::NoHeader, message));
+        }
+        let first_counts = self.reading.lines.headers == 1
+            && self
+                .first_header
+                .as_deref()
+                .and_then(|text| Meta::parse_first(text).ok())
+                .as_ref()
+                == Some(&meta);
+        let mut reading = self.reading;
+        reading.first_header = self.first_header.filter(|_| !first_counts);
+        for key in &meta.as_text {
+            let message = format!("`{key}` of the header is kept as text");
+            reading
+                .diagnostics
+                .push(Diagnostic::new(Code::ValueAsText, message));
+        }
+        reading.generation = generation(&meta, self.has_typed_rows);
+        reading.unmapped_meta = Some(meta.unmapped).filter(|unmapped| !unmapped.is_empty());
+        reading.header = meta.header;
+        Ok(reading)
+    }
+}
+
+/// The generation by what the header has; folders decide between 2 and 3,
+/// and the caller knows those (`openhuman-workspace.md` §1).
+fn generation(meta: &Meta, has_typed_rows: bool) -> u8 {
+    let header = &meta.header;
+    let has_any = |fields: &[&Option<String>]| fields.iter().any(|field| field.is_some());
+    if has_typed_rows
+        || header.prefix_message_count.is_some()
+        || has_any(&[&header.session_id, &header.parent_session_id])
+    {
+        6
+    } else if header.version >= 1 {
+        5
+    } else if has_any(&[
+        &header.agent_id,
+        &header.agent_type,
+        &header.provider,
+        &header.model,
+        &header.task_id,
+    ]) {
+        4
+    } else {
+        3
+    }
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.trim().is_empty())
+}
+
+fn has_markup(message: &Message<'_>) -> bool {
+    memchr::memmem::find(message.content.as_bytes(), b"<tool_call").is_some()
+}
+
+/// Names the encoding where the first bytes are those of another one.
+fn foreign_encoding(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0xFF, 0xFE, 0, 0, ..] | [0, 0, 0xFE, 0xFF, ..] => Some("UTF-32"),
+        [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] | [b'{', 0, b'"', 0, ..] | [0, b'{', 0, b'"', ..] => {
+            Some("UTF-16")
+        }
+        _ => None,
+    }
+}
