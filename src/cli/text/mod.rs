@@ -26,8 +26,6 @@ pub(crate) struct Context<'a> {
     pub(crate) verbose: bool,
     /// `--strict` was given.
     pub(crate) strict: bool,
-    /// A signal ended the run early.
-    pub(crate) interrupted: bool,
     /// The command line, for the next one.
     pub(crate) invocation: &'a Invocation,
 }
