@@ -104,7 +104,7 @@ Warnings
 
 3 sessions: 2 imported, 0 skipped, 1 failed.
 4 messages written.
-25 lines that the application cannot read are kept beside the messages.
+25 lines that the application cannot read, kept beside the messages.
 --salvage would bring back 3 lines and 1 failed session.
 Store: /ws/tinyagents_store
 
