@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 use std::io::pipe;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -237,7 +237,7 @@ fn a_reader_that_has_gone_does_not_stop_an_import() {
     for (workspace, gone) in [(&undisturbed, false), (&disturbed, true)] {
         let (reader, writer) = pipe().unwrap();
         let reader = (!gone).then_some(reader);
-        let mut command = process(workspace, &["--json"]);
+        let mut command = workspace.process(&["--json"]);
         command
             .stdout(writer)
             .stderr(Stdio::piped())
@@ -257,10 +257,7 @@ fn a_reader_that_has_gone_does_not_stop_an_import() {
 #[test]
 fn a_second_import_says_who_is_at_it() {
     let workspace = three();
-    workspace.run(&[]).code(3);
-    let lock = workspace.store().join(".session-import.lock");
-    let held = fs::File::options().append(true).open(lock).unwrap();
-    held.try_lock().unwrap();
+    let held = workspace.hold_lock();
     let outcome = workspace.run(&["--json"]).code(11);
     assert_schema("error", &outcome.json());
     assert_eq!(outcome.json()["error"]["code"], "locked");
@@ -290,78 +287,6 @@ fn the_workspace_of_the_environment_is_taken() {
         .env("OPENHUMAN_WORKSPACE", workspace.root())
         .args(["run", "-n"]);
     Outcome::of(&mut program).code(3).says("3 sessions");
-}
-
-#[test]
-fn a_signal_ends_a_run_in_good_order() {
-    for (signal, code) in [
-        (rustix::process::Signal::INT, 130),
-        (rustix::process::Signal::TERM, 143),
-        (rustix::process::Signal::HUP, 129),
-    ] {
-        let workspace = many();
-        let mut command = process(&workspace, &["--json", "-j", "1"]);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        wait_for_work(&workspace, &mut child);
-        let id = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(id, signal).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{signal:?}");
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_schema("run", &report);
-
-        let rest = workspace.run(&["--json"]).code(0).json();
-        let done = |report: &Value| report["imported"].as_u64().unwrap();
-        assert_eq!(rest["scanned"], MANY);
-        assert_eq!(done(&report) + done(&rest), MANY, "{signal:?}");
-    }
-}
-
-const MANY: u64 = 300;
-
-fn many() -> Workspace {
-    let workspace = Workspace::new();
-    let lines = vec![USER; 20];
-    for number in 0..MANY {
-        workspace.transcript(&format!("{}_many", 1_779_000_000 + number), &lines);
-    }
-    workspace
-}
-
-/// Until the run has written something, and goes on.
-#[track_caller]
-fn wait_for_work(workspace: &Workspace, child: &mut Child) {
-    let descriptors = workspace.store().join("kv/sessions");
-    let started = Instant::now();
-    while fs::read_dir(&descriptors).map_or(0, Iterator::count) == 0 {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "the run is over already"
-        );
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "nothing is written"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// As `Workspace::run`, to be watched while it runs.
-fn process(workspace: &Workspace, arguments: &[&str]) -> std::process::Command {
-    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("session-import"));
-    command
-        .env("HOME", workspace.home())
-        .env_remove("SOURCE_DATE_EPOCH");
-    command
-        .arg("run")
-        .arg("-w")
-        .arg(workspace.root())
-        .args(arguments);
-    command
 }
 
 #[track_caller]
