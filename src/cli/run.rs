@@ -51,7 +51,6 @@ fn finished(
         width: output.width(),
         verbose: common.verbose > 0,
         strict: run.strict,
-        interrupted: signal.is_some(),
         invocation: &Invocation::new(common, run),
     };
     output.text(exit, |out| text::run(report, &context, out))

@@ -407,13 +407,13 @@ impl Importer<'_> {
 
     /// Whether the item is salvaged: now asked for, or once before.
     fn salvages(&self, item: &Item) -> bool {
-        let before = item.entry.as_ref().and_then(|entry| entry.salvage);
+        let before = item.entry.as_deref().and_then(|entry| entry.salvage);
         self.wishes.salvage || before == Some(true)
     }
 
     /// Messages that the store holds of the item.
     fn held(&self, item: &Item, name: &StoreName) -> Option<u64> {
-        let entry = item.entry.as_ref().filter(|entry| entry.is_ours())?;
+        let entry = item.entry.as_deref().filter(|entry| entry.is_ours())?;
         let stream = self.store.layout().stream_file(&name.messages());
         stream.exists().then_some(entry.messages)
     }
@@ -452,7 +452,7 @@ impl Importer<'_> {
         let Some(compare) = compare else {
             return Ok(plain);
         };
-        let entry = item.entry.as_ref();
+        let entry = item.entry.as_deref();
         let ours = entry.filter(|entry| entry.is_ours());
         let stream = self.store.layout().stream_file(&name.messages());
         let stream_hash = crate::store::journal::sha256_of_file(&stream)?;

@@ -3,5 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod import;
+pub(crate) mod quick;
 pub mod run;
 pub(crate) mod workspace;

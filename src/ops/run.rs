@@ -23,12 +23,12 @@ use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256};
-use crate::plan::cache::{Role, StatCache};
+use crate::plan::cache::{CacheWriter, Role, StatCache};
 use crate::plan::decide::{Decide, Decision, Wishes};
 use crate::plan::survey::{SUBAGENTS, Survey};
 use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
-use crate::source::openhuman::discover::{Discovery, discover};
+use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::lineage;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
@@ -138,7 +138,14 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
         diagnostics: surroundings.storage_warning().into_iter().collect(),
         ahead: HashMap::new(),
     };
-    run.import(found, &Mutex::new(progress))?;
+    match super::quick::look(options, &run.workspace, &run.store, &run.clock, &found) {
+        Some(items) => {
+            run.diagnostics.extend(found.diagnostics);
+            run.total(items);
+            run.report.already_done = true;
+        }
+        None => run.import(found, &Mutex::new(progress))?,
+    }
     Ok(run.finish())
 }
 
@@ -284,7 +291,7 @@ impl Run<'_> {
         }
         self.total(reports);
         self.settle(&entries, &items, &failures)?;
-        self.write_cache(cache, &items, &others);
+        self.write_cache(items, others);
         Ok(())
     }
 
@@ -628,16 +635,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn write_cache(
-        &mut self,
-        mut cache: StatCache,
-        items: &[Item],
-        others: &[crate::source::openhuman::discover::Found],
-    ) {
+    fn write_cache(&mut self, items: Vec<Item>, others: Vec<Found>) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
             return;
         };
-        cache.start_anew();
         let failed: HashSet<&str> = self
             .report
             .items
@@ -645,32 +646,49 @@ impl Run<'_> {
             .filter(|item| item.action == Action::Failed)
             .map(|item| item.source.as_str())
             .collect();
+        let mut cache = CacheWriter::new();
+        let mut histories = Vec::new();
         for item in items {
-            let Reads::File(format) = &item.reads else {
-                continue;
+            let key = item.session.key.to_string();
+            let format = match item.reads {
+                Reads::File(format) => format,
+                Reads::History(subagent) => {
+                    histories.push(subagent.id);
+                    continue;
+                }
             };
             if failed.contains(item.session.source.to_string().as_str()) {
                 continue;
             }
-            let key = item.session.key.as_str();
+            for file in item.older {
+                cache.note(file, Role::OlderCopy { of: key.clone() });
+            }
+            for file in item.companions {
+                cache.note(file, Role::Companion { of: key.clone() });
+            }
+            let ahead = self.ahead.get(&item.session.key);
             let role = Role::Source {
-                key: key.to_owned(),
-                format: *format,
-                ahead: self.ahead.get(&item.session.key).map(|stat| (*stat).into()),
+                key,
+                format,
+                ahead: ahead.map(|stat| (*stat).into()),
             };
-            cache.note(&item.session.source, item.stat, role);
-            for file in &item.older {
-                cache.note(&file.path, file.stat, Role::OlderCopy { of: key.to_owned() });
-            }
-            for file in &item.companions {
-                cache.note(&file.path, file.stat, Role::Companion { of: key.to_owned() });
-            }
+            let file = Found {
+                path: item.session.source,
+                stem: item.session.stem,
+                place: item.place,
+                stat: item.stat,
+            };
+            cache.note(file, role);
         }
         for file in others {
-            cache.note(&file.path, file.stat, Role::NoTranscript);
+            cache.note(file, Role::NoTranscript);
         }
+        let subagents = self.workspace.join(SUBAGENTS);
+        let is_done = self.only.is_none() && self.report.is_clean() && self.store.marker().is_ok_and(|m| m.is_some_and(|m| m.is_ours()));
+        let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
-        if let Err(error) = writer.put_stat_cache(&cache.to_bytes()) {
+        let bytes = cache.to_bytes(self.store.layout(), done);
+        if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }
     }

@@ -91,7 +91,7 @@ impl Decide<'_> {
                 return Decision::Skip(action, "the application goes on in the store");
             }
         }
-        let Some(entry) = item.entry.as_ref().or(moved_from) else {
+        let Some(entry) = item.entry.as_deref().or(moved_from) else {
             return Decision::Import("new");
         };
         if let Some(accepted) = &entry.accepted {

@@ -48,7 +48,7 @@ pub(crate) struct Item {
     /// All Markdown views of it.
     pub(crate) companions: Vec<Found>,
     /// Its item ledger entry, if there is one.
-    pub(crate) entry: Option<Entry>,
+    pub(crate) entry: Option<Box<Entry>>,
     /// Ledger keys of entries that its next entry replaces.
     pub(crate) replaces: Vec<Sha256>,
     pub(crate) decision: Decision,
@@ -112,7 +112,7 @@ pub(crate) fn items(keyed: Vec<Keyed>, mut entry: impl FnMut(&Sha256) -> Option<
             stat: cluster.file.stat,
             older: cluster.older,
             companions: cluster.companions,
-            entry: own,
+            entry: own.map(Box::new),
             replaces,
             decision: Decision::Undecided,
             name: None,
@@ -149,7 +149,7 @@ pub(crate) fn history_item(
         stat: None,
         older: Vec::new(),
         companions: Vec::new(),
-        entry,
+        entry: entry.map(Box::new),
         replaces: Vec::new(),
         decision: Decision::Undecided,
         name: None,
@@ -157,7 +157,8 @@ pub(crate) fn history_item(
     }
 }
 
-fn kind(place: &Place) -> Kind {
+/// The kind of a file by where it lies.
+pub(crate) fn kind(place: &Place) -> Kind {
     match place {
         Place::Flat | Place::Profile(_) => Kind::Jsonl,
         Place::Date(_) => Kind::JsonlLegacyDir,

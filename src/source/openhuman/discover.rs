@@ -71,6 +71,13 @@ pub struct Found {
     pub stat: Option<Stat>,
 }
 
+impl Found {
+    /// Places compare in the order of §6, paths within a place by their bytes.
+    pub(crate) fn order(&self) -> impl Ord + '_ {
+        (&self.place, &self.path)
+    }
+}
+
 /// All that was found.
 #[derive(Debug, Default)]
 pub struct Discovery {
@@ -112,8 +119,7 @@ pub fn discover(workspace: &Path) -> Discovery {
     }
     scan.source_folder(Path::new(MARKDOWN), Scan::markdown_entry);
     let mut found = scan.found;
-    // Places compare in the order of §6; paths within a place by their bytes.
-    found.files.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+    found.files.sort_by(|a, b| a.order().cmp(&b.order()));
     found
 }
 
@@ -132,6 +138,9 @@ struct Entry {
     name: String,
     /// What it is, or what it points to.
     is_dir: bool,
+    /// Of a file that is no link: asked of the open folder, which is cheaper
+    /// than to look the whole path up.
+    stat: Option<Stat>,
 }
 
 impl Scan<'_> {
@@ -189,7 +198,14 @@ impl Scan<'_> {
             // Even its type is refused: let reading it say so.
             Err(_) => false,
         };
-        Some(Entry { path, name, is_dir })
+        let is_plain = !is_dir && entry.file_type().is_ok_and(|kind| kind.is_file());
+        let metadata = is_plain.then(|| entry.metadata().ok()).flatten();
+        Some(Entry {
+            path,
+            name,
+            is_dir,
+            stat: metadata.as_ref().map(Stat::from_metadata),
+        })
     }
 
     /// Whether it is a folder; `None` for what is neither file nor folder.
@@ -289,7 +305,9 @@ impl Scan<'_> {
         self.found.files.push(Found {
             stem: stem.to_owned(),
             place,
-            stat: Stat::of(&self.workspace.join(&entry.path), true).ok().flatten(),
+            stat: entry
+                .stat
+                .or_else(|| Stat::of(&self.workspace.join(&entry.path), true).ok().flatten()),
             path: SourcePath::file(entry.path),
         });
     }

@@ -256,8 +256,10 @@ impl TurnUsage<'_> {
             }
             call.push(out);
         }
+        out.push_str("],\"iteration\":");
         let iteration = self.line.iteration.unwrap_or_default();
-        out.push_str(&format!("],\"iteration\":{iteration}}}"));
+        out.push_str(itoa::Buffer::new().format(iteration));
+        out.push('}');
     }
 }
 
