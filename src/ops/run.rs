@@ -22,24 +22,19 @@ use super::workspace::{STORE, Surroundings};
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
-use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::model::key::{SessionKey, Sha256};
 use crate::plan::cache::{CacheWriter, Role, StatCache};
 use crate::plan::decide::{Decide, Decision, Wishes};
-use crate::plan::identity::Identify;
-use crate::plan::moved::Gone;
-use crate::plan::{Item, Reads, history_item, items, keys};
+use crate::plan::survey::{SUBAGENTS, Survey};
+use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::lineage;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
-use crate::store::name::{Names, StoreName};
 use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
 use crate::store::{Store, Writer};
-
-/// The sub-agents file, relative to the workspace.
-pub(crate) const SUBAGENTS: &str = ".openhuman/subagent_sessions.json";
 
 /// What to import and how; the field names are those of the design's RPC.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -211,7 +206,17 @@ impl Run<'_> {
             true => StatCache::default(),
             false => StatCache::load(&cache_file),
         };
-        let (mut items, others) = self.plan(files, &entries, &cache)?;
+        // Held aside, so that the survey does not keep the run borrowed.
+        let (workspace, store) = (self.workspace.clone(), self.store.clone());
+        let survey = Survey {
+            workspace: &workspace,
+            store: &store,
+            entries: &entries,
+            cache: &cache,
+            interrupt: &self.options.interrupt,
+        };
+        let (mut items, others) = survey.items(files)?;
+        self.decide(&mut items, &entries, &cache)?;
         let threads = RwLock::new(HashMap::new());
         let is_selected = |key: &SessionKey| {
             let only = self.only.as_ref();
@@ -255,7 +260,12 @@ impl Run<'_> {
             }
         }
         let first_history = items.len();
-        self.add_histories(&subagents, &entries, &threads, &mut items, &cache);
+        if let Ok(threads) = threads.read() {
+            let known = threads.values().map(String::as_str);
+            let mut histories = survey.histories(&subagents, known, &items)?;
+            self.decide(&mut histories, &entries, &cache)?;
+            items.append(&mut histories);
+        }
         let histories: Vec<usize> = (first_history..items.len())
             .filter(|index| {
                 let item = items.get(*index);
@@ -313,63 +323,6 @@ impl Run<'_> {
             self.diagnostics.push(Diagnostic::new(Code::Mended, message));
         }
         Ok(entries.by_key.into_iter().collect())
-    }
-
-    /// Files and entries → items with names and decisions.
-    fn plan(
-        &mut self,
-        files: Vec<Found>,
-        entries: &HashMap<Sha256, Entry>,
-        cache: &StatCache,
-    ) -> Result<(Vec<Item>, Vec<Found>)> {
-        let identify = Identify {
-            workspace: &self.workspace,
-            cache,
-            interrupt: &self.options.interrupt,
-        };
-        let given: keys::Given = entries
-            .iter()
-            .map(|(key, entry)| (*key, entry.session_key.clone()))
-            .collect();
-        let gone = Gone::new(&self.workspace, &files, entries);
-        let (clusters, others) = identify.clusters(files)?;
-        let keyed = keys::assign(clusters, &given, |cluster| {
-            gone.moved(cluster, &identify, &self.store)
-        });
-        let mut items = items(keyed, |key| entries.get(key).cloned());
-        self.name(&mut items, entries)?;
-        self.decide(&mut items, entries, cache)?;
-        Ok((items, others))
-    }
-
-    /// Names are given once and stay; new ones avoid all that are taken.
-    fn name(&self, items: &mut [Item], entries: &HashMap<Sha256, Entry>) -> Result<()> {
-        let mut names = Names::default();
-        let mut named: HashMap<SessionKey, StoreName> = HashMap::new();
-        for entry in entries.values() {
-            if let Some(name) = entry.store_name() {
-                names.reserve(&name, &entry.session_key);
-                named.insert(entry.session_key.clone(), name);
-            }
-        }
-        let new = items.iter().filter(|item| !named.contains_key(&item.session.key));
-        let new: Vec<_> = new.map(|item| item.session.key.clone()).collect();
-        let assigned = if new.is_empty() {
-            Default::default()
-        } else {
-            let occupants = self.store.occupants()?;
-            names.assign(new, &|name| occupants.of(name))
-        };
-        for item in items {
-            match assigned.get(&item.session.key) {
-                Some((name, diagnostics)) => {
-                    item.name = Some(name.clone());
-                    item.diagnostics.extend(diagnostics.iter().cloned());
-                }
-                None => item.name = named.get(&item.session.key).cloned(),
-            }
-        }
-        Ok(())
     }
 
     fn decide(
@@ -573,42 +526,6 @@ impl Run<'_> {
             report.thread_id = threads.get(&item.session.key).cloned();
         }
         report
-    }
-
-    /// Sub-agents whose transcript is nowhere (`openhuman-workspace.md` §4).
-    fn add_histories(
-        &self,
-        subagents: &Subagents,
-        entries: &HashMap<Sha256, Entry>,
-        threads: &RwLock<HashMap<SessionKey, String>>,
-        items: &mut Vec<Item>,
-        cache: &StatCache,
-    ) {
-        let Ok(known) = threads.read() else {
-            return;
-        };
-        let transcripts: HashSet<&String> = known.values().collect();
-        let mut seen = HashSet::new();
-        let file = SourcePath::file(SUBAGENTS);
-        let mut histories = Vec::new();
-        for record in subagents.records.iter().filter(|record| record.history_len > 0) {
-            let thread = record.worker_thread_id.as_ref();
-            let has_transcript = thread.is_some_and(|thread| transcripts.contains(thread));
-            if has_transcript || !seen.insert(&record.id) {
-                continue;
-            }
-            let parent = record.parent_session.as_deref().map(SessionKey::new);
-            let parent = parent.filter(|key| items.iter().any(|item| item.session.key == *key));
-            let key = SourcePath::record(SUBAGENTS, record.id.clone()).ledger_key();
-            let entry = entries.get(&key).cloned();
-            histories.push(history_item(record.clone(), &file, parent, entry));
-        }
-        drop(known);
-        let named = self.name(&mut histories, entries);
-        let decided = named.and_then(|()| self.decide(&mut histories, entries, cache));
-        if decided.is_ok() {
-            items.append(&mut histories);
-        }
     }
 
     fn total(&mut self, mut reports: Vec<ItemReport>) {

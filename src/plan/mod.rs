@@ -10,6 +10,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod moved;
+pub(crate) mod survey;
 
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::Diagnostic;
