@@ -12,8 +12,10 @@ pub mod layout;
 pub mod lock;
 pub mod name;
 pub mod record;
-pub mod stream;
 mod relocate;
+pub mod stream;
+#[cfg(test)]
+mod testing;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
