@@ -343,3 +343,7 @@ fn again(error: &Error) -> Error {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

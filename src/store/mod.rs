@@ -384,7 +384,8 @@ fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in path.ancestors() {
         if let (Ok(existing), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
-            return existing.join(rest);
+            // Joined with nothing, it would end in a slash.
+            return existing.join(rest).components().collect();
         }
     }
     path
