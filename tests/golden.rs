@@ -76,7 +76,10 @@ fn sources(root: &Path) -> BTreeMap<String, (Vec<u8>, i64, i64)> {
         .filter(|(relative, _)| !relative.starts_with("tinyagents_store/"))
         .map(|(relative, bytes)| {
             let metadata = fs::metadata(root.join(&relative)).unwrap();
-            (relative, (bytes, metadata.mtime_nsec(), metadata.ctime_nsec()))
+            (
+                relative,
+                (bytes, metadata.mtime_nsec(), metadata.ctime_nsec()),
+            )
         })
         .collect()
 }
@@ -106,7 +109,12 @@ fn run(case: &Path) -> Outcome {
         .env_remove("OPENHUMAN_STORAGE_URL")
         .output()
         .unwrap();
-    assert_eq!(sources(&workspace), before, "{}: a source was touched", case.display());
+    assert_eq!(
+        sources(&workspace),
+        before,
+        "{}: a source was touched",
+        case.display()
+    );
     let text = String::from_utf8(output.stdout).unwrap();
     let text = text.replace(workspace.to_str().unwrap(), WORKSPACE);
     let mut written = match store.is_dir() {
@@ -114,7 +122,10 @@ fn run(case: &Path) -> Outcome {
         false => Files::new(),
     };
     // Empty when nobody holds it, and made also where nothing else is.
-    assert_eq!(written.remove(".session-import.lock").unwrap_or_default(), b"");
+    assert_eq!(
+        written.remove(".session-import.lock").unwrap_or_default(),
+        b""
+    );
     Outcome {
         code: output.status.code().unwrap(),
         report: serde_json::from_str(&text).unwrap_or_else(|error| {
@@ -157,7 +168,10 @@ fn differences(expected: &Files, found: &Files) -> Vec<String> {
         if wanted == bytes {
             continue;
         }
-        let (wanted, found) = (String::from_utf8_lossy(wanted), String::from_utf8_lossy(bytes));
+        let (wanted, found) = (
+            String::from_utf8_lossy(wanted),
+            String::from_utf8_lossy(bytes),
+        );
         let at = wanted.lines().zip(found.lines()).position(|(a, b)| a != b);
         let at = at.unwrap_or(0);
         let line = |text: &str| text.lines().nth(at).unwrap_or("(no such line)").to_owned();
@@ -205,6 +219,11 @@ fn every_case_gives_the_store_that_is_expected() {
             wrong.push(format!("== {name}\n{}", found.join("\n")));
         }
     }
-    assert!(wrong.is_empty(), "{} cases differ\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} cases differ\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
     assert!(update || checked > 150, "only {checked} cases were found");
 }
