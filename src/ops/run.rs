@@ -176,7 +176,7 @@ impl Run<'_> {
         self.decide(&mut histories, entries, cache)?;
         items.append(&mut histories);
         let (more, to_skip) = self.selected(&items, first);
-        if to_write.is_empty() {
+        if !more.is_empty() {
             self.begin(&items, &more, progress)?;
         }
         let outcomes = pool.install(|| self.wave(&items, &more, &known, progress))?;
@@ -261,18 +261,18 @@ impl Run<'_> {
         progress: &Shared<'_, P>,
     ) -> Result<()> {
         let bytes = to_write.iter().filter_map(|index| items.get(*index));
-        self.report.bytes = bytes.map(Item::bytes).sum();
+        let bytes: u64 = bytes.map(Item::bytes).sum();
+        self.report.bytes += bytes;
         if let Ok(mut progress) = progress.lock() {
-            progress.started(to_write.len() as u64, self.report.bytes);
+            progress.started(to_write.len() as u64, bytes);
         }
         let Some(writer) = self.writer.as_ref().filter(|_| !to_write.is_empty()) else {
             return Ok(());
         };
         let free = self.store.available_bytes();
-        if let Some(free) = free.filter(|free| *free < self.report.bytes) {
+        if let Some(free) = free.filter(|free| *free < bytes) {
             let message = format!(
-                "the import needs about {} bytes and only {free} are free; nothing was written",
-                self.report.bytes
+                "the import needs about {bytes} bytes and only {free} are free; nothing was written"
             );
             let path = self.store.layout().root().to_owned();
             return Err(Error::Store { path, message });
