@@ -9,6 +9,10 @@ use std::{
 
 use conformance::{Counts, VERSIONS, check_store, copy_store};
 
+/// A case that shows a damaged stream being left alone: what lies there is
+/// refused by the application's reader before the import and after it.
+const LEFT_DAMAGED: &str = "store-damaged";
+
 /// The stores that the importer is held to, in order.
 fn goldens() -> Vec<PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/openhuman");
@@ -33,6 +37,7 @@ fn every_golden_store_conforms() {
     let mut failures = Vec::new();
     let stores = goldens();
     for store in &stores {
+        let is_left_damaged = store.parent().unwrap().ends_with(LEFT_DAMAGED);
         let copy = tempfile::tempdir().unwrap();
         copy_store(store, copy.path()).unwrap();
         for (outcome, total) in check_store(copy.path(), true)
@@ -41,6 +46,10 @@ fn every_golden_store_conforms() {
             .zip(&mut totals)
         {
             *total += outcome.counts;
+            if is_left_damaged {
+                assert_eq!(outcome.failures.len(), 1, "{:?}", outcome.failures);
+                continue;
+            }
             for failure in &outcome.failures {
                 let path = failure.path.strip_prefix(copy.path()).unwrap();
                 failures.push(format!(

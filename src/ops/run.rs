@@ -178,9 +178,6 @@ impl Run<'_> {
         let (more, to_skip) = self.selected(&items, first);
         if !more.is_empty() {
             self.begin(&items, &more, progress)?;
-        } else {
-            let more = more.iter().filter_map(|index| items.get(*index));
-            self.report.bytes += more.map(Item::bytes).sum::<u64>();
         }
         let outcomes = pool.install(|| self.wave(&items, &more, &known, progress))?;
         self.note(outcomes, &items, &known, &mut done);
