@@ -84,10 +84,12 @@ pub(super) fn read(connection: &Connection, room: u64) -> Result<Rows, Trouble> 
 /// Whether `agent_runs` is a real table; otherwise what there is instead.
 ///
 /// A virtual table is of type "table" too, but has no root page. SQLite itself
-/// refuses a schema whose SQL makes something of another name or kind.
+/// refuses a schema whose SQL makes something of another name or kind. A
+/// trigger may have a table's name beside that table.
 fn table(connection: &Connection) -> Result<Result<(), String>, Trouble> {
     const SQL: &str = "SELECT type IS 'table' AND rootpage > 0 AND sql GLOB 'CREATE TABLE *' \
-                       FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index'";
+                       FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index' \
+                       ORDER BY 1 DESC";
     let is_real = connection
         .query_row(SQL, [TABLE], |row| row.get::<_, Option<bool>>(0))
         .optional()?;
