@@ -155,9 +155,9 @@ codes! {
     /// The source changed while it was read.
     ImportedWhileChanging = "imported-while-changing", Warning,
         "The application was writing the file during three readings. It was imported as last read, and the next run reads it again.";
-    /// The source no longer holds messages that an earlier import took.
+    /// The store had messages that the source does not hold.
     DroppedMessages = "dropped-messages", Warning,
-        "Before its fifth format the application rewrote transcripts and could shorten them. The messages that are gone from the source are kept in the residue stream as `dropped`.";
+        "Before its fifth format the application rewrote transcripts and could shorten them; or a stream that had gone another way was replaced with `--overwrite`. The messages that only the store had are kept in the session's residue stream as `dropped`.";
     /// The application wrote to the stream while it was replaced.
     StreamWrittenOn = "stream-written-on", Warning,
         "Between the last look at the stream and the end of the commit the application wrote to it. The next run looks at it again.";
@@ -166,7 +166,7 @@ codes! {
         "The stream holds all of the source's messages and more: the application goes on in the store. It was left alone.";
     /// A stream that was not ours was replaced.
     RecordReplaced = "record-replaced", Info,
-        "The store held a record of this session that this tool had not written (the earlier importer's, or the application's), and whose messages are all in the source. It was replaced.";
+        "The store held a record of this session that this tool had not written (the earlier importer's, or the application's), and it was replaced. Messages that only it held are in the residue stream as `dropped`.";
     /// A damaged record was replaced.
     Mended = "mended", Warning,
         "The store's record of this session was not what the item ledger says. It was written again from the source.";

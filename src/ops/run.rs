@@ -141,7 +141,7 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
         };
         let (mut items, others) = survey.items(files)?;
-        self.decide(&mut items, entries, cache)?;
+        self.decide(&mut items, cache)?;
         let (to_write, to_skip) = self.selected(&items, 0);
         self.begin(&items, &to_write, progress)?;
         let mut records = subagents.records.iter();
@@ -173,7 +173,7 @@ impl Run<'_> {
             }
             Err(_) => Vec::new(),
         };
-        self.decide(&mut histories, entries, cache)?;
+        self.decide(&mut histories, cache)?;
         items.append(&mut histories);
         let (more, to_skip) = self.selected(&items, first);
         if !more.is_empty() {
@@ -219,12 +219,7 @@ impl Run<'_> {
         Ok(entries.by_key.into_iter().collect())
     }
 
-    fn decide(
-        &self,
-        items: &mut [Item],
-        entries: &HashMap<Sha256, Entry>,
-        cache: &StatCache,
-    ) -> Result<()> {
+    fn decide(&self, items: &mut [Item], cache: &StatCache) -> Result<()> {
         let marker = self.store.marker()?.filter(Marker::is_ours);
         let decide = Decide {
             workspace: &self.workspace,
@@ -237,8 +232,7 @@ impl Run<'_> {
             was_cut_off: marker.is_none(),
         };
         items.par_iter_mut().for_each(|item| {
-            let before = item.replaces.first().and_then(|key| entries.get(key));
-            item.decision = decide.decide(item, before);
+            item.decision = decide.decide(item);
         });
         Ok(())
     }

@@ -60,6 +60,8 @@ impl Run<'_> {
         }
         let imported_at = self.clock.imported_at();
         if wrote {
+            let warnings = self.diagnostics.iter().filter(|d| d.is_warning());
+            self.report.warnings = warnings.map(Diagnostic::sentence).collect();
             let record = ImportRecord::of(&self.report, imported_at.clone());
             writer.put_import(&record)?;
         }

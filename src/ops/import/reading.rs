@@ -202,13 +202,13 @@ impl Importer<'_> {
 
     /// Whether the item is salvaged: now asked for, or once before.
     pub(super) fn salvages(&self, item: &Item) -> bool {
-        let before = item.entry.as_deref().and_then(|entry| entry.salvage);
+        let before = item.record().and_then(|entry| entry.salvage);
         self.wishes.salvage || before == Some(true)
     }
 
     /// Messages that the store holds of the item.
     fn held(&self, item: &Item, name: &StoreName) -> Option<u64> {
-        let entry = item.entry.as_deref().filter(|entry| entry.is_ours())?;
+        let entry = item.record().filter(|entry| entry.is_ours())?;
         let stream = self.store.layout().stream_file(&name.messages());
         stream.exists().then_some(entry.messages)
     }

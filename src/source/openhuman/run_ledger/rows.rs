@@ -209,16 +209,17 @@ fn read_runs(
     Ok(())
 }
 
-/// The row, if every value of it is of the right type.
+/// The row, if it can be used: its id and threads are what sessions are bound
+/// by. A parent of a wrong type only ends the walk to the root.
 fn run(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
-    let (Ok(Some(id)), Ok(parent_run_id), Ok(parent_thread_id), Ok(worker_thread_id)) =
-        (text(row, 0)?, text(row, 2)?, text(row, 4)?, text(row, 6)?)
+    let (Ok(Some(id)), Ok(parent_thread_id), Ok(worker_thread_id)) =
+        (text(row, 0)?, text(row, 4)?, text(row, 6)?)
     else {
         return Ok(None);
     };
     Ok(Some(Run {
         id,
-        parent_run_id,
+        parent_run_id: text(row, 2)?.ok().flatten(),
         parent_thread_id,
         worker_thread_id,
     }))
