@@ -100,6 +100,8 @@ pub trait Progress: Send {
     fn read(&mut self, _bytes: u64) {}
     /// An item is done.
     fn item(&mut self, _item: &ItemReport) {}
+    /// A session was verified.
+    fn verified(&mut self, _session_key: &str) {}
 }
 
 impl Progress for () {}
@@ -149,7 +151,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
     Ok(run.finish())
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
+pub(crate) fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);
     }
@@ -704,7 +706,7 @@ impl Run<'_> {
     }
 }
 
-fn is_match(only: Option<&GlobSet>, key: &SessionKey) -> bool {
+pub(crate) fn is_match(only: Option<&GlobSet>, key: &SessionKey) -> bool {
     only.is_none_or(|only| only.is_match(key.as_str()))
 }
 
