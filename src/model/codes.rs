@@ -20,7 +20,9 @@ macro_rules! code_table {
         }
 
         impl $name {
-            /// Every code, in the order of `docs/warnings.md`.
+            /// Every code, in the order of `docs/warnings.md`. Reports give those of one
+            /// severity in this order too, so the table goes from what may be missing
+            /// to what is only odd.
             pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
 
             /// The code as it is printed.

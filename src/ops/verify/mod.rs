@@ -21,14 +21,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
-use globset::GlobSet;
 use rayon::prelude::*;
 
 use self::examine::{Examined, Examiner};
 use self::store::{Whole, collisions};
 use self::task::Task;
 use super::import::Importer;
-use super::run::{Progress, globs, is_match};
+use super::options::{Only, Progress};
 use super::workspace::{STORE, Surroundings};
 use crate::error::{Error, Result};
 use crate::model::check::{Check, Weight};
@@ -77,7 +76,7 @@ pub struct VerifyOptions {
 /// glob, a request to stop. What is wrong with the store is in the report.
 pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<VerifyReport> {
     let surroundings = Surroundings::of_process();
-    let only = globs(&options.only)?;
+    let only = Only::new(&options.only)?;
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
     let root = match &options.store {
         Some(store) => store.clone(),
@@ -143,7 +142,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
 type Shared<'p, P> = Mutex<&'p mut P>;
 
 struct Verify<'a> {
-    only: Option<GlobSet>,
+    only: Only,
     whole: Whole,
     examiner: &'a Examiner<'a>,
     report: VerifyReport,
@@ -193,12 +192,12 @@ impl Verify<'_> {
         let tasks: Vec<_> = tasks.chain(alone).collect();
         self.examine(&tasks, &collisions, progress)?;
 
-        let is_selected = |key: &&SessionKey| is_match(self.only.as_ref(), key);
+        let is_selected = |key: &&SessionKey| self.only.has(key);
         self.report.sources = all().map(|item| &item.session.key).filter(is_selected).count() as u64;
         let keys = entries.values().map(|entry| &entry.session_key);
         self.report.entries = keys.filter(is_selected).count() as u64;
         let items: Vec<&Item> = all().collect();
-        let found = self.whole.judge(importer.store, &entries, &items, self.only.as_ref())?;
+        let found = self.whole.judge(importer.store, &entries, &items, &self.only)?;
         found.into_iter().for_each(|finding| self.add(finding));
         Ok(())
     }
@@ -212,11 +211,11 @@ impl Verify<'_> {
         let subagents = self.examiner.importer.subagents;
         // Of what is not chosen, the threads matter all the same.
         let wants_threads = subagents.records.iter().any(|record| record.history_len > 0);
-        let (only, whole, examiner) = (self.only.as_ref(), &self.whole, self.examiner);
+        let (only, whole, examiner) = (&self.only, &self.whole, self.examiner);
         let examined: Vec<(&Task<'_>, Examined)> = tasks
             .par_iter()
             .filter_map(|task| {
-                let is_chosen = is_match(only, task.session_key());
+                let is_chosen = only.has(task.session_key());
                 let examined = if examiner.importer.interrupt.is_set() {
                     Err(Error::Interrupted)
                 } else if is_chosen {

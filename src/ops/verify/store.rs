@@ -4,13 +4,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::DateTime;
-use globset::GlobSet;
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
 use crate::model::check::Check;
 use crate::model::key::{SessionKey, Sha256};
-use crate::ops::run::is_match;
+use crate::ops::options::Only;
 use crate::plan::Item;
 use crate::report::Finding;
 use crate::store::journal::sha256_of_file;
@@ -85,10 +84,10 @@ impl Whole {
         store: &Store,
         entries: &HashMap<Sha256, Entry>,
         items: &[&Item],
-        only: Option<&GlobSet>,
+        only: &Only,
     ) -> Result<Vec<Finding>> {
         let mut found: Vec<Finding> = self.failures(only).collect();
-        if only.is_some() {
+        if !only.is_all() {
             return Ok(found);
         }
         let sources: HashSet<Sha256> = items.iter().map(|item| item.ledger_key()).collect();
@@ -112,11 +111,11 @@ impl Whole {
         Ok(found)
     }
 
-    fn failures(&self, only: Option<&GlobSet>) -> impl Iterator<Item = Finding> {
+    fn failures(&self, only: &Only) -> impl Iterator<Item = Finding> {
         let chosen = self
             .failures
             .values()
-            .filter(move |failure| is_match(only, &failure.session_key));
+            .filter(move |failure| only.has(&failure.session_key));
         chosen.map(|failure| Finding {
             session_key: Some(failure.session_key.to_string()),
             source: Some(failure.source.clone()),

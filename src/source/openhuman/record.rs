@@ -60,7 +60,7 @@ impl MessageLine<'_> {
                 None => Cow::Borrowed(self.content),
             },
             extra_metadata: metadata.map(Cow::Borrowed),
-            unmapped: (unmapped.len() > "{}".len()).then(|| Cow::Borrowed(unmapped.as_str())),
+            unmapped: (unmapped.len() > "{}".len()).then_some(Cow::Borrowed(unmapped.as_str())),
             salvaged: None,
         })
     }

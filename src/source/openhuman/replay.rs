@@ -311,11 +311,11 @@ impl Replay<'_> {
         self.residue(number, Why::Malformed, Some(flaw), bytes)?;
         let salvaged = salvage::line::messages(bytes);
         if let Some(defaults) = self.salvage {
-            if self.meta.is_none() {
-                if let Some(meta) = salvage::header::from_line(bytes, defaults) {
-                    self.salvaged_header(number, meta, "its usable fields were taken");
-                    return Ok(());
-                }
+            if self.meta.is_none()
+                && let Some(meta) = salvage::header::from_line(bytes, defaults)
+            {
+                self.salvaged_header(number, meta, "its usable fields were taken");
+                return Ok(());
             }
             let brought_back = self.salvaged_messages(number, &salvaged)?;
             if brought_back > 0 {
