@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod import;
+pub(crate) mod mend;
 pub(crate) mod options;
 pub(crate) mod quick;
 pub mod run;

@@ -110,11 +110,11 @@ impl Importer<'_> {
             } => {
                 replaced_record = replaced.or(replaced_record);
                 diagnostics.extend(note);
-                if moves_dropped {
-                    let dropped = self.move_dropped(name, compare, draft.as_mut())?;
-                    if dropped > 0 {
-                        diagnostics.push(dropped_warning(dropped));
-                    }
+                // What was moved there before stays, whatever is replaced.
+                let compare = compare.filter(|_| moves_dropped);
+                let dropped = self.move_dropped(name, compare, draft.as_mut())?;
+                if dropped > 0 {
+                    diagnostics.push(dropped_warning(dropped));
                 }
             }
         }
