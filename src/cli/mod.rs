@@ -16,6 +16,7 @@ mod progress;
 mod run;
 mod signals;
 mod text;
+mod verify;
 
 pub(crate) use self::args::Arguments;
 use self::args::Command;
@@ -35,6 +36,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     }
     match &arguments.command {
         Some(Command::Run(run)) => run::main(run, common, &output, bars),
+        Some(Command::Verify(verify)) => verify::main(verify, common, &output, bars),
         None => args::no_command(),
     }
 }

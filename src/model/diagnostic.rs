@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::codes::UnknownCode;
+use super::codes::code_table;
+
 /// How much a diagnostic weighs.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -21,44 +24,10 @@ pub enum Severity {
     Error,
 }
 
-macro_rules! codes {
-    ($( $(#[doc = $doc:literal])+ $variant:ident = $code:literal, $severity:ident, $explain:literal; )+) => {
-        /// A stable code. Its text never changes; codes are only added.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Code {
-            $( $(#[doc = $doc])+ $variant, )+
-        }
+code_table! {
+    /// A stable code. Its text never changes; codes are only added.
+    pub enum Code weighs Severity;
 
-        impl Code {
-            /// Every code, in the order of `docs/warnings.md`. Reports give those of one
-            /// severity in this order too, so the table goes from what may be missing
-            /// to what is only odd.
-            pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
-
-            /// The code as it is printed.
-            pub fn as_str(self) -> &'static str {
-                match self { $( Self::$variant => $code, )+ }
-            }
-
-            /// How much it weighs.
-            pub fn severity(self) -> Severity {
-                match self { $( Self::$variant => Severity::$severity, )+ }
-            }
-
-            /// What it is about, in one sentence.
-            pub fn summary(self) -> &'static str {
-                match self { $( Self::$variant => concat!($( $doc ),+).trim_ascii(), )+ }
-            }
-
-            /// What it means and what to do, for `--explain`.
-            pub fn explanation(self) -> &'static str {
-                match self { $( Self::$variant => $explain, )+ }
-            }
-        }
-    };
-}
-
-codes! {
     // What is not imported.
     /// The source cannot be read.
     Unreadable = "unreadable", Error,
@@ -258,53 +227,6 @@ codes! {
     /// The operating system refused something that the whole command needs.
     System = "system", Error,
         "The message names the file and what the system said. Repair that and run again: what is done is not done twice.";
-}
-
-impl std::fmt::Display for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Code {
-    type Err = UnknownCode;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.as_str() == text)
-            .ok_or(UnknownCode)
-    }
-}
-
-/// The text is no code of this version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such code")]
-pub struct UnknownCode;
-
-impl Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Code {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for Code {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Code".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let codes: Vec<_> = Self::ALL.iter().map(|code| code.as_str()).collect();
-        schemars::json_schema!({ "type": "string", "enum": codes })
-    }
 }
 
 /// One thing that was found, and what was done about it.

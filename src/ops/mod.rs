@@ -3,9 +3,11 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod import;
+pub(crate) mod mend;
 pub(crate) mod options;
 pub(crate) mod quick;
 pub mod run;
 pub(crate) mod settle;
+pub mod verify;
 pub(crate) mod wave;
 pub(crate) mod workspace;

@@ -76,6 +76,8 @@ pub trait Progress: Send {
     fn read(&mut self, _bytes: u64) {}
     /// An item is done.
     fn item(&mut self, _item: &ItemReport) {}
+    /// A session was verified.
+    fn verified(&mut self, _session_key: &str) {}
 }
 
 impl Progress for () {}

@@ -111,7 +111,10 @@ impl Run<'_> {
         // Under the lock from here on, so that the plan is still true when it
         // is carried out.
         self.open_writer()?;
-        let entries = self.entries()?;
+        let mut entries = self.entries()?;
+        if self.options.checksum {
+            self.restore(&mut entries)?;
+        }
         let cache = match self.clock.is_fixed() {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
@@ -184,6 +187,10 @@ impl Run<'_> {
         done.skip(&items, &to_skip, &known);
 
         self.total(done.reports);
+        self.remove_twins(&items, entries)?;
+        if self.options.checksum {
+            self.remove_damaged_failures()?;
+        }
         self.settle(&items, &done.failures)?;
         Ok((items, others))
     }
@@ -234,6 +241,9 @@ impl Run<'_> {
         items.par_iter_mut().for_each(|item| {
             item.decision = decide.decide(item);
         });
+        if self.options.checksum {
+            self.doubt(items);
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ mod groups;
 mod next;
 mod plan;
 mod style;
+pub(crate) mod verify;
 
 use std::io::{self, Write};
 

@@ -163,9 +163,16 @@ impl Importer<'_> {
     ) -> Result<u64> {
         let residue = self.store.layout().stream_file(&name.residue());
         if let (Some(draft), Some(mut old)) = (&mut draft, StreamReader::open(&residue)?) {
-            while let Ok(Some(record)) = old.next() {
-                if let Some(record) = dropped_record(record.value()) {
-                    draft.dropped(record)?;
+            loop {
+                match old.next() {
+                    Ok(Some(record)) => {
+                        if let Some(record) = dropped_record(record.value()) {
+                            draft.dropped(record)?;
+                        }
+                    }
+                    // A line that is damaged takes no other one along.
+                    Err(damaged) if damaged.line > 0 => {}
+                    Ok(None) | Err(_) => break,
                 }
             }
         }

@@ -27,6 +27,7 @@ use crate::store::name::StoreName;
 use crate::store::{Expect, Prepared, Store, Writer};
 use judge::{Verdict, dropped_warning};
 use reading::Read;
+pub(crate) use reading::Source;
 
 /// All that importing an item needs.
 pub(crate) struct Importer<'a> {

@@ -16,7 +16,7 @@ use crate::store::name::StoreName;
 use crate::store::record::{Descriptor, Entry, Import, Sources, Usage, VERSION};
 
 impl Importer<'_> {
-    pub(super) fn descriptor(
+    pub(crate) fn descriptor(
         &self,
         item: &Item,
         name: &StoreName,
@@ -75,7 +75,7 @@ impl Importer<'_> {
         }
     }
 
-    pub(super) fn entry(
+    pub(crate) fn entry(
         &self,
         item: &Item,
         name: &StoreName,
