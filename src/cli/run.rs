@@ -40,10 +40,14 @@ fn finished(
     let exit = Exit::of_run(report, run.strict, signal);
     if run.form.format() == Format::Json {
         if exit == Exit::Incomplete {
-            let RunReport {
-                failed, scanned, ..
-            } = report;
-            tracing::error!("not everything is right: {failed} of {scanned} sessions failed");
+            tracing::error!(
+                "not everything is right: {} of {} sessions failed, {} folders unreadable, {} lines \
+                 rejected; the report names each",
+                report.failed,
+                report.scanned,
+                report.unreadable,
+                report.rejected
+            );
         }
         return output.json(exit, report);
     }
@@ -51,7 +55,6 @@ fn finished(
         width: output.width(),
         verbose: common.verbose > 0,
         strict: run.strict,
-        interrupted: signal.is_some(),
         invocation: &Invocation::new(common, run),
     };
     output.text(exit, |out| text::run(report, &context, out))

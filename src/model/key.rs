@@ -160,18 +160,33 @@ impl SourcePath {
     }
 }
 
+impl SourcePath {
+    /// Appends the path as it is shown.
+    pub(crate) fn push_to(&self, text: &mut String) {
+        match self.relative.to_str() {
+            // The usual case: nothing to replace.
+            Some(path) if std::path::MAIN_SEPARATOR == '/' => text.push_str(path),
+            _ => {
+                for (index, component) in self.relative.components().enumerate() {
+                    if index > 0 {
+                        text.push('/');
+                    }
+                    text.push_str(&readable(component.as_os_str()));
+                }
+            }
+        }
+        if let Some(fragment) = &self.fragment {
+            text.push('#');
+            text.push_str(fragment);
+        }
+    }
+}
+
 impl fmt::Display for SourcePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, component) in self.relative.components().enumerate() {
-            if index > 0 {
-                f.write_str("/")?;
-            }
-            f.write_str(&readable(component.as_os_str()))?;
-        }
-        match &self.fragment {
-            Some(fragment) => write!(f, "#{fragment}"),
-            None => Ok(()),
-        }
+        let mut text = String::new();
+        self.push_to(&mut text);
+        f.write_str(&text)
     }
 }
 

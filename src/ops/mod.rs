@@ -3,5 +3,9 @@
 pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod import;
+pub(crate) mod options;
+pub(crate) mod quick;
 pub mod run;
+pub(crate) mod settle;
+pub(crate) mod wave;
 pub(crate) mod workspace;

@@ -3,7 +3,13 @@
 //!
 //! It may be deleted at any time. Nothing is believed of a file whose size,
 //! times, inode or device are not the same.
+//!
+//! One JSON value per line: a head, then a row per file in the order in which
+//! [`discover`](crate::source::openhuman::discover) gives them. That order
+//! lets a run in which nothing has changed compare row by row, without
+//! building anything ([`Quick`]).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -12,13 +18,15 @@ use serde::{Deserialize, Serialize};
 use crate::fs::stat::Stat;
 use crate::model::key::SourcePath;
 use crate::source::openhuman::Format;
+use crate::source::openhuman::discover::Found;
+use crate::store::layout::{Layout, MARKER_KEY, Namespace};
+use crate::store::record::RULES;
 
-/// First line of the file: another version is not read.
-const HEAD: &str = "session-import stat cache 1";
+/// Version of the cache's own format.
+const VERSION: u32 = 2;
 
 /// What a file was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
 pub(crate) enum Role {
     /// A session's source.
     Source {
@@ -27,7 +35,6 @@ pub(crate) enum Role {
         /// What it was read as.
         format: Format,
         /// The stream, as it was when it was found ahead of the source.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         ahead: Option<Stamp>,
     },
     /// An older copy of the session with this key.
@@ -51,16 +58,94 @@ pub(crate) struct Stamp(u64, i64, i64, u64, u64);
 
 impl From<Stat> for Stamp {
     fn from(stat: Stat) -> Self {
-        Self(stat.size, stat.mtime_ns, stat.ctime_ns, stat.inode, stat.device)
+        Self(
+            stat.size,
+            stat.mtime_ns,
+            stat.ctime_ns,
+            stat.inode,
+            stat.device,
+        )
     }
 }
 
+/// One file. A tuple, not a struct: a cache of a hundred thousand files is
+/// read at every run.
 #[derive(Serialize, Deserialize)]
-struct Row {
-    path: String,
-    stat: Stamp,
-    #[serde(flatten)]
-    role: Role,
+struct Row<'a>(
+    #[serde(borrow)] Cow<'a, str>,
+    Stamp,
+    /// `s`ource, `o`lder copy, `c`ompanion, `n`o transcript.
+    char,
+    /// The session's key, where there is one.
+    #[serde(borrow)]
+    Cow<'a, str>,
+    Option<Format>,
+    Option<Stamp>,
+);
+
+impl<'a> Row<'a> {
+    fn new(path: &'a str, stamp: Stamp, role: &'a Role) -> Self {
+        let (letter, key, format, ahead) = match role {
+            Role::Source { key, format, ahead } => ('s', key.as_str(), Some(*format), *ahead),
+            Role::OlderCopy { of } => ('o', of.as_str(), None, None),
+            Role::Companion { of } => ('c', of.as_str(), None, None),
+            Role::NoTranscript => ('n', "", None, None),
+        };
+        Self(path.into(), stamp, letter, key.into(), format, ahead)
+    }
+
+    fn role(&self) -> Option<Role> {
+        let key = self.3.to_string();
+        Some(match self.2 {
+            's' => Role::Source {
+                key,
+                format: self.4?,
+                ahead: self.5,
+            },
+            'o' => Role::OlderCopy { of: key },
+            'c' => Role::Companion { of: key },
+            _ => Role::NoTranscript,
+        })
+    }
+}
+
+/// The first line: by what the cache as a whole is known to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    rules: u32,
+    /// After a run that left everything done: the store's folders and marker
+    /// as they were then. A file that was made, replaced or removed there
+    /// since changes its folder's times.
+    done: Option<Done>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Done {
+    folders: Vec<Option<Stamp>>,
+    /// The sub-agents file.
+    subagents: Option<Stamp>,
+    /// Items that are not files: the ids of sub-agents with a history.
+    histories: Vec<String>,
+}
+
+impl Done {
+    /// What it is now.
+    fn now(layout: &Layout, subagents: &Path, histories: Vec<String>) -> Self {
+        let stamp = |path: &Path| Stat::of(path, true).ok().flatten().map(Stamp::from);
+        let folders = [
+            layout.journal_dir(),
+            layout.namespace_dir(Namespace::Sessions),
+            layout.namespace_dir(Namespace::Items),
+            layout.namespace_dir(Namespace::Failed),
+            layout.key_file(Namespace::Markers, MARKER_KEY),
+        ];
+        Self {
+            folders: folders.iter().map(|path| stamp(path)).collect(),
+            subagents: stamp(subagents),
+            histories,
+        }
+    }
 }
 
 /// The cache in memory.
@@ -72,81 +157,192 @@ pub(crate) struct StatCache {
 impl StatCache {
     /// Reads the cache; a missing or damaged one is an empty one.
     pub(crate) fn load(path: &Path) -> Self {
-        let Ok(text) = std::fs::read_to_string(path) else {
-            return Self::default();
-        };
+        let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut lines = text.lines();
-        if lines.next() != Some(HEAD) {
+        if lines.next().and_then(head).is_none() {
             return Self::default();
         }
-        let rows = lines.map(serde_json::from_str::<Row>);
-        let rows = rows.map_while(Result::ok);
+        let rows = lines.map_while(|line| {
+            let row: Row<'_> = serde_json::from_str(line).ok()?;
+            Some((row.0.to_string(), (row.1, row.role()?)))
+        });
         Self {
-            rows: rows.map(|row| (row.path, (row.stat, row.role))).collect(),
+            rows: rows.collect(),
         }
     }
 
     /// What a file was, if it is still as it was then.
     pub(crate) fn role(&self, path: &SourcePath, stat: Option<Stat>) -> Option<&Role> {
+        if self.rows.is_empty() {
+            return None;
+        }
         let (stamp, role) = self.rows.get(&path.to_string())?;
         (*stamp == Stamp::from(stat?)).then_some(role)
     }
+}
 
-    /// Forgets all, to be filled with what is there now.
-    pub(crate) fn start_anew(&mut self) {
-        self.rows.clear();
+fn head(line: &str) -> Option<Head> {
+    let head: Head = serde_json::from_str(line).ok()?;
+    (head.version == VERSION && head.rules == RULES).then_some(head)
+}
+
+/// The cache while it is written.
+pub(crate) struct CacheWriter {
+    rows: Vec<(Found, Role)>,
+}
+
+impl CacheWriter {
+    /// With nothing in it.
+    pub(crate) fn new() -> Self {
+        Self { rows: Vec::new() }
     }
 
     /// Notes what a file is.
-    pub(crate) fn note(&mut self, path: &SourcePath, stat: Option<Stat>, role: Role) {
-        if let Some(stat) = stat {
-            self.rows.insert(path.to_string(), (stat.into(), role));
-        }
+    pub(crate) fn note(&mut self, file: Found, role: Role) {
+        self.rows.push((file, role));
     }
 
-    /// The cache as the bytes of its file, in order of paths.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_by_key(|(path, _)| path.as_str());
-        let mut bytes = format!("{HEAD}\n").into_bytes();
-        for (path, (stat, role)) in rows {
-            let row = Row {
-                path: path.clone(),
-                stat: *stat,
-                role: role.clone(),
-            };
-            if let Ok(mut line) = serde_json::to_vec(&row) {
-                line.push(b'\n');
-                bytes.append(&mut line);
+    /// The bytes of the cache's file. `done` says that every item is in the
+    /// store: which of them are no files, and where the sub-agents file is.
+    pub(crate) fn to_bytes(&self, layout: &Layout, done: Option<(Vec<String>, &Path)>) -> Vec<u8> {
+        let done = done.map(|(histories, subagents)| Done::now(layout, subagents, histories));
+        let head = Head {
+            version: VERSION,
+            rules: RULES,
+            done,
+        };
+        let mut bytes = Vec::new();
+        push_line(&mut bytes, &head);
+        let mut rows: Vec<&(Found, Role)> = self.rows.iter().collect();
+        rows.sort_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
+        for (file, role) in rows {
+            if let Some(stat) = file.stat {
+                let path = file.path.to_string();
+                push_line(&mut bytes, &Row::new(&path, stat.into(), role));
             }
         }
         bytes
     }
 }
 
+fn push_line(bytes: &mut Vec<u8>, value: &impl Serialize) {
+    if let Ok(mut line) = serde_json::to_vec(value) {
+        bytes.append(&mut line);
+        bytes.push(b'\n');
+    }
+}
+
+/// What a run finds when nothing has changed since a run that left everything
+/// done: by `stat` alone, without opening a source or an entry.
+pub(crate) struct Quick {
+    /// Items that are files: index of the file, session key.
+    pub(crate) sources: Vec<(usize, String)>,
+    /// Ids of those that are not.
+    pub(crate) histories: Vec<String>,
+}
+
+impl Quick {
+    /// `None` if anything at all has changed, or is not known to be the same.
+    pub(crate) fn look(layout: &Layout, subagents: &Path, files: &[Found]) -> Option<Self> {
+        let text = std::fs::read_to_string(layout.stat_cache_file()).ok()?;
+        let mut lines = text.lines();
+        let done = head(lines.next()?)?.done?;
+        if Done::now(layout, subagents, done.histories.clone()) != done {
+            return None;
+        }
+        let mut sources = Vec::with_capacity(files.len());
+        let mut path = String::new();
+        for (index, file) in files.iter().enumerate() {
+            let row: Row<'_> = serde_json::from_str(lines.next()?).ok()?;
+            path.clear();
+            file.path.push_to(&mut path);
+            let is_same = row.0 == path && row.1 == Stamp::from(file.stat?);
+            if !is_same || row.5.is_some() {
+                return None;
+            }
+            if row.2 == 's' {
+                sources.push((index, row.3.into_owned()));
+            }
+        }
+        lines.next().is_none().then_some(Self {
+            sources,
+            histories: done.histories,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::openhuman::discover::Place;
+
+    fn found(folder: &Path) -> Found {
+        let file = folder.join("a.jsonl");
+        std::fs::write(&file, "a").unwrap();
+        Found {
+            path: SourcePath::file("session_raw/a\n.jsonl"),
+            stem: "a".into(),
+            place: Place::Flat,
+            stat: Stat::of(&file, true).unwrap(),
+        }
+    }
+
+    fn source() -> Role {
+        Role::Source {
+            key: "a".into(),
+            format: Format::Jsonl,
+            ahead: None,
+        }
+    }
+
+    fn touched(file: &Found) -> Found {
+        let mut file = file.clone();
+        file.stat = file.stat.map(|mut stat| {
+            stat.ctime_ns += 1;
+            stat
+        });
+        file
+    }
 
     #[test]
     fn a_file_that_changed_in_any_way_is_not_known() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a");
-        std::fs::write(&file, "a").unwrap();
-        let stat = Stat::of(&file, true).unwrap();
-        let path = SourcePath::file("session_raw/a\n.jsonl");
-        let mut cache = StatCache::default();
-        cache.note(&path, stat, Role::OlderCopy { of: "k".into() });
-        let cache_file = folder.path().join("cache");
-        std::fs::write(&cache_file, cache.to_bytes()).unwrap();
-        let cache = StatCache::load(&cache_file);
-        assert!(cache.role(&path, stat).is_some());
-        let touched = stat.map(|mut stat| {
-            stat.ctime_ns += 1;
-            stat
-        });
-        assert!(cache.role(&path, touched).is_none());
-        std::fs::write(&cache_file, "something else").unwrap();
-        assert!(StatCache::load(&cache_file).role(&path, stat).is_none());
+        let layout = Layout::new(folder.path());
+        let file = found(folder.path());
+        let mut cache = CacheWriter::new();
+        cache.note(file.clone(), Role::OlderCopy { of: "k".into() });
+        std::fs::write(layout.stat_cache_file(), cache.to_bytes(&layout, None)).unwrap();
+        let cache = StatCache::load(&layout.stat_cache_file());
+        assert!(cache.role(&file.path, file.stat).is_some());
+        assert!(cache.role(&file.path, touched(&file).stat).is_none());
+        std::fs::write(layout.stat_cache_file(), "something else").unwrap();
+        let cache = StatCache::load(&layout.stat_cache_file());
+        assert!(cache.role(&file.path, file.stat).is_none());
+    }
+
+    #[test]
+    fn nothing_has_changed_only_if_all_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(folder.path());
+        std::fs::create_dir_all(layout.journal_dir()).unwrap();
+        let file = found(folder.path());
+        let mut cache = CacheWriter::new();
+        cache.note(file.clone(), source());
+        let subagents = folder.path().join("subagents");
+        let bytes = cache.to_bytes(&layout, Some((vec!["x".into()], &subagents)));
+        std::fs::write(layout.stat_cache_file(), bytes).unwrap();
+        let look = |files: &[Found]| Quick::look(&layout, &subagents, files);
+        let quick = look(std::slice::from_ref(&file)).unwrap();
+        assert_eq!((quick.sources.len(), quick.histories.len()), (1, 1));
+        assert!(look(&[]).is_none());
+        assert!(look(&[file.clone(), file.clone()]).is_none());
+        assert!(look(&[touched(&file)]).is_none());
+        std::fs::write(&subagents, "[]").unwrap();
+        assert!(look(std::slice::from_ref(&file)).is_none());
+        std::fs::remove_file(&subagents).unwrap();
+        assert!(look(std::slice::from_ref(&file)).is_some());
+        // A stream that is replaced, as the application does it.
+        std::fs::write(layout.journal_dir().join("x.jsonl"), "").unwrap();
+        assert!(look(std::slice::from_ref(&file)).is_none());
     }
 }

@@ -81,8 +81,9 @@ impl Decide<'_> {
             checksum,
             ..
         } = self.wishes;
-        if let Some(Role::Source { ahead: Some(ahead), .. }) =
-            self.cache.role(&item.session.source, item.stat)
+        if let Some(Role::Source {
+            ahead: Some(ahead), ..
+        }) = self.cache.role(&item.session.source, item.stat)
         {
             let stream = item.name.as_ref().and_then(|name| self.stream_stat(name));
             let is_as_it_was = stream.map(Stamp::from) == Some(*ahead);
@@ -91,7 +92,7 @@ impl Decide<'_> {
                 return Decision::Skip(action, "the application goes on in the store");
             }
         }
-        let Some(entry) = item.entry.as_ref().or(moved_from) else {
+        let Some(entry) = item.entry.as_deref().or(moved_from) else {
             return Decision::Import("new");
         };
         if let Some(accepted) = &entry.accepted {

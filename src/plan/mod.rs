@@ -10,6 +10,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod moved;
+pub(crate) mod survey;
 
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::Diagnostic;
@@ -47,7 +48,7 @@ pub(crate) struct Item {
     /// All Markdown views of it.
     pub(crate) companions: Vec<Found>,
     /// Its item ledger entry, if there is one.
-    pub(crate) entry: Option<Entry>,
+    pub(crate) entry: Option<Box<Entry>>,
     /// Ledger keys of entries that its next entry replaces.
     pub(crate) replaces: Vec<Sha256>,
     pub(crate) decision: Decision,
@@ -73,7 +74,10 @@ impl Item {
 }
 
 /// Turns keyed clusters into items that are not decided yet.
-pub(crate) fn items(keyed: Vec<Keyed>, mut entry: impl FnMut(&Sha256) -> Option<Entry>) -> Vec<Item> {
+pub(crate) fn items(
+    keyed: Vec<Keyed>,
+    mut entry: impl FnMut(&Sha256) -> Option<Entry>,
+) -> Vec<Item> {
     let mut stems = Stems::default();
     for Keyed { key, cluster, .. } in &keyed {
         for file in cluster.files() {
@@ -111,7 +115,7 @@ pub(crate) fn items(keyed: Vec<Keyed>, mut entry: impl FnMut(&Sha256) -> Option<
             stat: cluster.file.stat,
             older: cluster.older,
             companions: cluster.companions,
-            entry: own,
+            entry: own.map(Box::new),
             replaces,
             decision: Decision::Undecided,
             name: None,
@@ -148,7 +152,7 @@ pub(crate) fn history_item(
         stat: None,
         older: Vec::new(),
         companions: Vec::new(),
-        entry,
+        entry: entry.map(Box::new),
         replaces: Vec::new(),
         decision: Decision::Undecided,
         name: None,
@@ -156,7 +160,8 @@ pub(crate) fn history_item(
     }
 }
 
-fn kind(place: &Place) -> Kind {
+/// The kind of a file by where it lies.
+pub(crate) fn kind(place: &Place) -> Kind {
     match place {
         Place::Flat | Place::Profile(_) => Kind::Jsonl,
         Place::Date(_) => Kind::JsonlLegacyDir,

@@ -240,7 +240,11 @@ impl Names {
 /// another, so there are always more.
 fn candidates(key: &SessionKey) -> impl Iterator<Item = String> + '_ {
     let (clean, shortened) = StoreName::clean(key);
-    let name = allowed(key);
+    let mut name = allowed(key);
+    if is_reserved(&format!("{name}-")) {
+        // `CON.a` is a device still with whatever stands behind the dot.
+        name = name.replacen('.', "_", 1);
+    }
     let bytes = key.as_str().as_bytes();
     let hash = Sha256::of(bytes);
     let digits = if shortened {
@@ -282,4 +286,199 @@ fn describe(key: &SessionKey, name: &StoreName) -> Vec<Diagnostic> {
         ));
     }
     about
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeSet, HashSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Assigned = BTreeMap<SessionKey, (StoreName, Vec<Diagnostic>)>;
+
+    fn assign(keys: &[&str]) -> Assigned {
+        let keys = keys.iter().map(|key| SessionKey::new(*key)).collect();
+        Names::default().assign(keys, &|_| None)
+    }
+
+    fn name<'a>(assigned: &'a Assigned, key: &str) -> &'a str {
+        assigned[&SessionKey::new(key)].0.as_str()
+    }
+
+    fn codes(assigned: &Assigned, key: &str) -> Vec<Code> {
+        let about = &assigned[&SessionKey::new(key)].1;
+        about.iter().map(|diagnostic| diagnostic.code).collect()
+    }
+
+    fn hash(key: &str, digits: usize) -> String {
+        Sha256::of(key.as_bytes()).short(digits)
+    }
+
+    #[test]
+    fn what_may_not_stand_in_a_name_becomes_an_underscore() {
+        let names = assign(&["1_код", "a b", "..", "1_plain"]);
+        assert_eq!(name(&names, "1_код"), "1____");
+        assert_eq!(name(&names, "a b"), "a_b");
+        assert_eq!(name(&names, ".."), "session");
+        assert_eq!(name(&names, "1_plain"), "1_plain");
+        assert!(names.values().all(|(_, about)| about.is_empty()));
+        assert_eq!(StoreName::clean(&SessionKey::new("")).0, "session");
+    }
+
+    #[test]
+    fn a_key_that_is_its_own_name_goes_first_then_byte_order() {
+        let names = assign(&["a b", "a:b", "a_b", "A_B"]);
+        assert_eq!(name(&names, "A_B"), "A_B", "the lower byte");
+        for key in ["a_b", "a b", "a:b"] {
+            assert_eq!(name(&names, key), format!("a_b-{}", hash(key, 8)));
+            assert_eq!(codes(&names, key), [Code::NameTaken]);
+        }
+    }
+
+    #[test]
+    fn names_with_another_meaning_on_windows_are_taken() {
+        for key in ["CON", "nul", "LPT9", "a."] {
+            let names = assign(&[key]);
+            assert_eq!(name(&names, key), format!("{key}-{}", hash(key, 8)));
+            assert_eq!(codes(&names, key), [Code::NameTaken]);
+        }
+        for key in ["CONSOLE", "COM", "COM10", "a.CON"] {
+            assert_eq!(name(&assign(&[key]), key), key);
+        }
+        // With nothing but a suffix, a device with an extension would stay one.
+        for (key, start) in [("Com1.notes", "Com1_notes"), ("aux.", "aux_")] {
+            assert_eq!(
+                name(&assign(&[key]), key),
+                format!("{start}-{}", hash(key, 8))
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_shortened_and_has_the_hash_behind_it() {
+        let key = "k".repeat(240);
+        let names = assign(&[&key]);
+        let given = name(&names, &key);
+        assert_eq!(given, format!("{}-{}", "k".repeat(168), hash(&key, 8)));
+        let stream = StoreName::parse(given).unwrap().messages();
+        assert_eq!(stream.file_name().len(), 200);
+        assert_eq!(codes(&names, &key), [Code::NameShortened]);
+
+        let key = "k".repeat(177);
+        assert_eq!(name(&assign(&[&key]), &key), key);
+        // Not too long by itself, but with the suffix that it needs.
+        let (lower, upper) = ("k".repeat(175), "K".repeat(175));
+        let names = assign(&[&lower, &upper]);
+        assert_eq!(name(&names, &upper), upper);
+        assert_eq!(
+            name(&names, &lower),
+            format!("{}-{}", "k".repeat(168), hash(&lower, 8))
+        );
+        assert_eq!(codes(&names, &lower), [Code::NameTaken]);
+    }
+
+    #[test]
+    fn more_digits_are_used_where_somebody_took_the_name_with_fewer() {
+        let eight = format!("a_b-{}", hash("a:b", 8));
+        let sixteen = format!("a_b-{}", hash("a:b", 16));
+        let names = assign(&["a:b", "a_b", &eight]);
+        assert_eq!(name(&names, "a:b"), sixteen);
+        let all: Vec<String> = candidates(&SessionKey::new("a:b")).take(7).collect();
+        let mut keys: Vec<&str> = all.iter().map(String::as_str).collect();
+        keys.push("a:b");
+        let names = assign(&keys);
+        assert_eq!(names.len(), 8);
+        assert!(name(&names, "a:b").starts_with("a_b-"));
+    }
+
+    #[test]
+    fn names_once_given_stay() {
+        let mut names = Names::default();
+        let (old, new) = (SessionKey::new("a:b"), SessionKey::new("a_b"));
+        let given = StoreName::parse("a_b").unwrap();
+        assert!(names.reserve(&given, &old));
+        assert!(names.reserve(&given, &old));
+        assert!(!names.reserve(&given, &new), "one name, one session");
+        let assigned = names.assign(vec![new.clone(), old.clone()], &|_| None);
+        assert_eq!(assigned[&old].0, given);
+        assert_eq!(assigned[&new].0.as_str(), format!("a_b-{}", hash("a_b", 8)));
+    }
+
+    #[test]
+    fn a_name_whose_descriptor_names_another_session_is_taken() {
+        let on_disk = |name: &StoreName| match name.as_str() {
+            "1_a" => Some(SessionKey::new("1:a")),
+            "2_b" => Some(SessionKey::new("2_b")),
+            _ => None,
+        };
+        let keys = vec![SessionKey::new("1_a"), SessionKey::new("2_b")];
+        let names = Names::default().assign(keys, &on_disk);
+        assert_eq!(name(&names, "1_a"), format!("1_a-{}", hash("1_a", 8)));
+        assert_eq!(name(&names, "2_b"), "2_b");
+    }
+
+    #[test]
+    fn stream_names_lead_back_to_the_session() {
+        let name = StoreName::parse("1_a.messages").unwrap();
+        assert_eq!(name.messages().of_messages(), Some(name.clone()));
+        assert_eq!(name.residue().of_residue(), Some(name.clone()));
+        assert_eq!(name.residue().of_messages(), None);
+        for bad in ["", ".", "..", "a/b", "a b", "ä", "a\0"] {
+            assert_eq!(StoreName::parse(bad), None, "{bad:?}");
+            assert_eq!(StreamName::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    /// Keys that clash often.
+    fn key() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => "[aA_:. é]{0,4}",
+            1 => "(con|NUL|com1)(\\.a)?\\.?",
+            1 => "[kK]{170,182}",
+            2 => ("[aA:_]{1,2}", prop_oneof![Just(8_usize), Just(16), Just(32), Just(64)])
+                .prop_map(|(key, digits)| format!("{}-{}", key.replace(':', "_"), hash(&key, digits))),
+            1 => any::<String>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn distinct_keys_get_distinct_valid_names(
+            keys in proptest::collection::vec(key(), 0..40),
+            early in 0_usize..40,
+        ) {
+            let distinct: BTreeSet<_> = keys.iter().map(SessionKey::new).collect();
+            let all: Vec<_> = distinct.iter().cloned().collect();
+            let assigned = Names::default().assign(keys.iter().map(SessionKey::new).collect(), &|_| None);
+            prop_assert_eq!(assigned.keys().cloned().collect::<Vec<_>>(), all.clone());
+
+            let mut folded = HashSet::new();
+            for (name, _) in assigned.values() {
+                prop_assert!(is_valid(name.as_str()) && !is_reserved(name.as_str()));
+                prop_assert!(name.messages().file_name().len() <= LONGEST_FILE_NAME);
+                prop_assert!(folded.insert(name.as_str().to_lowercase()), "{} twice", name);
+            }
+
+            // Given in another order, the names are the same.
+            let reversed = all.iter().rev().cloned().collect();
+            prop_assert_eq!(&Names::default().assign(reversed, &|_| None), &assigned);
+
+            // Given some first, those keep theirs when the others come.
+            let mut names = Names::default();
+            let some: Vec<_> = all.iter().take(early).cloned().collect();
+            let first = names.assign(some, &|_| None);
+            let mut later = Names::default();
+            for (key, (name, _)) in &first {
+                prop_assert!(later.reserve(name, key));
+            }
+            let everything = later.assign(all, &|_| None);
+            for (key, given) in &first {
+                prop_assert_eq!(&everything[key], given);
+            }
+            let folded: HashSet<_> = everything.values().map(|(name, _)| name.folded()).collect();
+            prop_assert_eq!(folded.len(), everything.len());
+        }
+    }
 }

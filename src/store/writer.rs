@@ -327,3 +327,7 @@ impl Writer {
 pub fn is_temp_name(name: &str) -> bool {
     atomic::is_temp_name(name)
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

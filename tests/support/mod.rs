@@ -192,6 +192,32 @@ impl Workspace {
         Outcome::of(&mut program)
     }
 
+    /// The same to be started, watched and stopped.
+    pub fn process(&self, arguments: &[&str]) -> std::process::Command {
+        let program = assert_cmd::cargo::cargo_bin!("session-import");
+        let mut command = std::process::Command::new(program);
+        FOREIGN.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command.env("HOME", self.home()).current_dir(self.home());
+        command
+            .arg("run")
+            .arg("-w")
+            .arg(self.root())
+            .args(arguments);
+        command
+    }
+
+    /// Holds the lock of the store, which an import made, until dropped.
+    #[track_caller]
+    pub fn hold_lock(&self) -> fs::File {
+        self.run(&[]);
+        let lock = self.store().join(".session-import.lock");
+        let lock = fs::File::options().append(true).open(lock).unwrap();
+        lock.try_lock().unwrap();
+        lock
+    }
+
     /// Everything in the workspace as it is now.
     #[track_caller]
     pub fn tree(&self) -> Tree {
@@ -199,19 +225,21 @@ impl Workspace {
     }
 }
 
-/// The program, without what the environment might make it do.
+/// What the environment might make the program do.
+const FOREIGN: &[&str] = &[
+    "OPENHUMAN_WORKSPACE",
+    "OPENHUMAN_STORAGE_URL",
+    "SOURCE_DATE_EPOCH",
+    "NO_COLOR",
+    "CLICOLOR_FORCE",
+];
+
+/// The program, in nobody's environment.
 pub fn program() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("session-import"));
-    for name in [
-        "OPENHUMAN_WORKSPACE",
-        "OPENHUMAN_STORAGE_URL",
-        "SOURCE_DATE_EPOCH",
-        "NO_COLOR",
-        "CLICOLOR_FORCE",
-        "RUST_LOG",
-    ] {
+    FOREIGN.iter().for_each(|name| {
         command.env_remove(name);
-    }
+    });
     command
 }
 

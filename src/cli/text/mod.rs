@@ -26,8 +26,6 @@ pub(crate) struct Context<'a> {
     pub(crate) verbose: bool,
     /// `--strict` was given.
     pub(crate) strict: bool,
-    /// A signal ended the run early.
-    pub(crate) interrupted: bool,
     /// The command line, for the next one.
     pub(crate) invocation: &'a Invocation,
 }
@@ -244,18 +242,13 @@ fn written(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
 fn rejected(report: &RunReport, context: &Context<'_>, out: &mut dyn Write) -> io::Result<()> {
     if report.rejected > 0 {
         let lines = count(report.rejected, "line");
-        let kept = if report.dry_run {
-            "would be kept"
-        } else {
-            "are kept"
-        };
         let strict = match context.strict {
             true => " With --strict, that makes the exit code 3.",
             false => "",
         };
         writeln!(
             out,
-            "{lines} that the application cannot read {kept} beside the messages.{strict}"
+            "{lines} that the application cannot read, kept beside the messages.{strict}"
         )?;
     }
     let back: Vec<_> = [

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use session_import::model::diagnostic::Code;
-use session_import::report::RunReport;
+use session_import::report::{ItemReport, RunReport};
 
 use super::style::{HEADING, Styled};
 use super::{Context, groups};
@@ -78,16 +78,17 @@ pub(super) fn write(
     context: &Context<'_>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    match choose(report, context) {
+    match choose(report, context.invocation) {
         Some((why, command)) => writeln!(out, "\nNext, {why}:\n  {}", Styled(HEADING, command)),
         None => Ok(()),
     }
 }
 
-fn choose(report: &RunReport, context: &Context<'_>) -> Option<(&'static str, String)> {
-    let line = context.invocation;
+fn choose(report: &RunReport, line: &Invocation) -> Option<(&'static str, String)> {
     let salvageable = report.salvageable.lines > 0 || report.salvageable.sessions > 0;
-    if context.interrupted {
+    let was_cut_off =
+        |item: &ItemReport| item.diagnostics.iter().any(|d| d.code == Code::Interrupted);
+    if report.items.iter().any(was_cut_off) {
         (!report.dry_run).then(|| ("to go on from here", line.again()))
     } else if report.dry_run && report.imported > 0 {
         Some(("to import", line.again()))

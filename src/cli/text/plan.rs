@@ -32,6 +32,7 @@ const COLUMNS: [(&str, Fit); 6] = [
     ("DIALECT", Fit::Name),
     ("WARNINGS", Fit::Words),
 ];
+const STREAM: usize = 1;
 const MESSAGES: usize = 3;
 /// Between two columns.
 const GAP: u16 = 2;
@@ -113,8 +114,8 @@ fn warnings(item: &ItemReport) -> String {
     }
 }
 
-/// As wide as the cells need; where the terminal has not that much, the widest
-/// column gives way first, as far as its cells can.
+/// As wide as the cells need; where the terminal has not that much, the stream
+/// gives way first, since the session's key tells it, and then the widest.
 fn widths(rows: &[Row], available: Option<usize>) -> Widths {
     let mut widths = COLUMNS.map(|(title, _)| columns(title));
     let mut least = widths;
@@ -133,10 +134,10 @@ fn widths(rows: &[Row], available: Option<usize>) -> Widths {
     }
     let needed: usize = widths.iter().map(|width| width + usize::from(GAP)).sum();
     for _ in available.unwrap_or(needed)..needed {
-        let columns = widths.iter_mut().zip(least);
-        let wide = columns.filter(|(width, least)| **width > *least);
-        match wide.max_by_key(|(width, _)| **width) {
-            Some((width, _)) => *width -= 1,
+        let columns = widths.iter_mut().zip(least).enumerate();
+        let wide = columns.filter(|(_, (width, least))| **width > *least);
+        match wide.max_by_key(|(index, (width, _))| (*index == STREAM, **width)) {
+            Some((_, (width, _))) => *width -= 1,
             None => break,
         }
     }

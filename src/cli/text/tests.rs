@@ -68,7 +68,6 @@ fn text(report: &RunReport, change: impl FnOnce(&mut Context<'_>)) -> String {
         width: None,
         verbose: false,
         strict: false,
-        interrupted: false,
         invocation: &invocation,
     };
     change(&mut context);
@@ -105,7 +104,7 @@ Warnings
 
 3 sessions: 2 imported, 0 skipped, 1 failed.
 4 messages written.
-25 lines that the application cannot read are kept beside the messages.
+25 lines that the application cannot read, kept beside the messages.
 --salvage would bring back 3 lines and 1 failed session.
 Store: /ws/tinyagents_store
 
@@ -211,9 +210,7 @@ fn an_interrupted_run_counts_what_it_did_not_reach() {
         let reason = Diagnostic::new(Code::Interrupted, "not reached");
         item(&format!("{n}_rest"), Action::Failed, &[reason])
     });
-    let text = text(&report(rest.collect()), |context| {
-        context.interrupted = true
-    });
+    let text = text(&report(rest.collect()), |_| ());
     assert!(text.contains("    500 sessions not reached\n"), "{text}");
     assert!(!text.contains("7_rest"), "{text}");
     assert!(
@@ -276,7 +273,6 @@ fn the_next_command_repeats_the_place_and_the_choice() {
         width: None,
         verbose: false,
         strict: false,
-        interrupted: false,
         invocation: &invocation,
     };
     let mut bytes = Vec::new();

@@ -71,6 +71,13 @@ pub struct Found {
     pub stat: Option<Stat>,
 }
 
+impl Found {
+    /// Places compare in the order of §6, paths within a place by their bytes.
+    pub(crate) fn order(&self) -> impl Ord + '_ {
+        (&self.place, &self.path)
+    }
+}
+
 /// All that was found.
 #[derive(Debug, Default)]
 pub struct Discovery {
@@ -112,8 +119,7 @@ pub fn discover(workspace: &Path) -> Discovery {
     }
     scan.source_folder(Path::new(MARKDOWN), Scan::markdown_entry);
     let mut found = scan.found;
-    // Places compare in the order of §6; paths within a place by their bytes.
-    found.files.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+    found.files.sort_by(|a, b| a.order().cmp(&b.order()));
     found
 }
 
@@ -132,6 +138,9 @@ struct Entry {
     name: String,
     /// What it is, or what it points to.
     is_dir: bool,
+    /// Of a file that is no link: asked of the open folder, which is cheaper
+    /// than to look the whole path up.
+    stat: Option<Stat>,
 }
 
 impl Scan<'_> {
@@ -189,7 +198,14 @@ impl Scan<'_> {
             // Even its type is refused: let reading it say so.
             Err(_) => false,
         };
-        Some(Entry { path, name, is_dir })
+        let is_plain = !is_dir && entry.file_type().is_ok_and(|kind| kind.is_file());
+        let metadata = is_plain.then(|| entry.metadata().ok()).flatten();
+        Some(Entry {
+            path,
+            name,
+            is_dir,
+            stat: metadata.as_ref().map(Stat::from_metadata),
+        })
     }
 
     /// Whether it is a folder; `None` for what is neither file nor folder.
@@ -289,7 +305,11 @@ impl Scan<'_> {
         self.found.files.push(Found {
             stem: stem.to_owned(),
             place,
-            stat: Stat::of(&self.workspace.join(&entry.path), true).ok().flatten(),
+            stat: entry.stat.or_else(|| {
+                Stat::of(&self.workspace.join(&entry.path), true)
+                    .ok()
+                    .flatten()
+            }),
             path: SourcePath::file(entry.path),
         });
     }
@@ -311,7 +331,11 @@ impl Scan<'_> {
 
     fn warn(&mut self, code: Code, relative: &Path, why: &str) {
         let shown: Vec<_> = relative.iter().map(readable).collect();
-        let slash = if relative.as_os_str().as_encoded_bytes().ends_with(b"/") { "/" } else { "" };
+        let slash = if relative.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            "/"
+        } else {
+            ""
+        };
         let message = format!("{}{slash} was not read: {why}", shown.join("/"));
         self.found.diagnostics.push(Diagnostic::new(code, message));
     }
@@ -344,7 +368,11 @@ mod tests {
     }
 
     fn paths(found: &Discovery) -> Vec<String> {
-        found.files.iter().map(|file| file.path.to_string()).collect()
+        found
+            .files
+            .iter()
+            .map(|file| file.path.to_string())
+            .collect()
     }
 
     #[test]
@@ -390,7 +418,10 @@ mod tests {
         assert!(found.files.is_empty());
         let all: Vec<_> = found.diagnostics.iter().map(Diagnostic::sentence).collect();
         assert_eq!(all.len(), 5, "{all:#?}");
-        assert!(all.iter().any(|text| text.contains("session_raw-/ was")), "{all:#?}");
+        assert!(
+            all.iter().any(|text| text.contains("session_raw-/ was")),
+            "{all:#?}"
+        );
     }
 
     #[cfg(unix)]
@@ -404,7 +435,10 @@ mod tests {
         symlink(outside.path().join("x.jsonl"), raw.join("c.jsonl")).unwrap();
         symlink("nowhere", raw.join("d.jsonl")).unwrap();
         let found = discover(folder.path());
-        assert_eq!(paths(&found), ["session_raw/a.jsonl", "session_raw/b.jsonl"]);
+        assert_eq!(
+            paths(&found),
+            ["session_raw/a.jsonl", "session_raw/b.jsonl"]
+        );
         assert_eq!(found.diagnostics.len(), 2);
     }
 

@@ -38,7 +38,7 @@ const CLOSING_LINE: &[u8] = b"\n<!--/MSG-->";
 ///
 /// A rendered view may quote either in a message: ask
 /// [`markdown_rendered::looks_like`](super::markdown_rendered::looks_like) first.
-pub fn looks_like(head: &[u8]) -> bool {
+pub(crate) fn looks_like(head: &[u8]) -> bool {
     [HEADER, OPENING]
         .iter()
         .any(|start| memmem::find(head, start).is_some())
@@ -52,7 +52,11 @@ pub fn looks_like(head: &[u8]) -> bool {
 /// header or is not UTF-8 (under salvage: where it gives no message besides);
 /// what the sink could not do. The first two come before anything is given to
 /// the sink.
-pub fn read(bytes: &[u8], defaults: Option<&Defaults>, sink: &mut dyn Sink) -> Result<Reading> {
+pub(crate) fn read(
+    bytes: &[u8],
+    defaults: Option<&Defaults>,
+    sink: &mut dyn Sink,
+) -> Result<Reading> {
     let text = Text::new(bytes)?;
     let (comment, wrong) = match header_comment(text.bytes) {
         Ok(range) => (Some(range), None),

@@ -60,7 +60,7 @@ impl MessageLine<'_> {
                 None => Cow::Borrowed(self.content),
             },
             extra_metadata: metadata.map(Cow::Borrowed),
-            unmapped: (unmapped.len() > "{}".len()).then(|| Cow::Borrowed(unmapped.as_str())),
+            unmapped: (unmapped.len() > "{}".len()).then_some(Cow::Borrowed(unmapped.as_str())),
             salvaged: None,
         })
     }
@@ -256,8 +256,10 @@ impl TurnUsage<'_> {
             }
             call.push(out);
         }
+        out.push_str("],\"iteration\":");
         let iteration = self.line.iteration.unwrap_or_default();
-        out.push_str(&format!("],\"iteration\":{iteration}}}"));
+        out.push_str(itoa::Buffer::new().format(iteration));
+        out.push('}');
     }
 }
 

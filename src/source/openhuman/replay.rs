@@ -89,7 +89,9 @@ enum Judged<'l> {
 }
 
 fn judge(bytes: &[u8]) -> Judged<'_> {
-    let Ok(text) = std::str::from_utf8(bytes) else {
+    // A good part of a plain pass was the standard library's check, which is
+    // slow for text that is not ASCII.
+    let Ok(text) = simdutf8::basic::from_utf8(bytes) else {
         return Judged::Malformed(Flaw::NotUtf8);
     };
     let text = text.trim();
@@ -309,11 +311,11 @@ impl Replay<'_> {
         self.residue(number, Why::Malformed, Some(flaw), bytes)?;
         let salvaged = salvage::line::messages(bytes);
         if let Some(defaults) = self.salvage {
-            if self.meta.is_none() {
-                if let Some(meta) = salvage::header::from_line(bytes, defaults) {
-                    self.salvaged_header(number, meta, "its usable fields were taken");
-                    return Ok(());
-                }
+            if self.meta.is_none()
+                && let Some(meta) = salvage::header::from_line(bytes, defaults)
+            {
+                self.salvaged_header(number, meta, "its usable fields were taken");
+                return Ok(());
             }
             let brought_back = self.salvaged_messages(number, &salvaged)?;
             if brought_back > 0 {

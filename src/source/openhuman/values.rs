@@ -67,12 +67,21 @@ impl Usage {
             cost_usd,
             ..
         } = self;
+        let counts = [
+            ("{\"input\":", input),
+            (",\"output\":", output),
+            (",\"cached_input\":", cached_input),
+            (",\"context_window\":", context_window),
+        ];
+        let mut digits = itoa::Buffer::new();
+        for (key, count) in counts {
+            out.push_str(key);
+            out.push_str(digits.format(*count));
+        }
+        out.push_str(",\"cost_usd\":");
         // Through `Value`, so that a whole number of dollars stays a double.
-        let cost_usd = Value::from(*cost_usd);
-        out.push_str(&format!(
-            "{{\"input\":{input},\"output\":{output},\"cached_input\":{cached_input},\
-             \"context_window\":{context_window},\"cost_usd\":{cost_usd}}}"
-        ));
+        out.push_str(&Value::from(*cost_usd).to_string());
+        out.push('}');
     }
 }
 
