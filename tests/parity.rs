@@ -143,14 +143,25 @@ fn no_workspace_breaks_the_rules_of_the_store() {
 /// Inputs on which the two readers once disagreed.
 #[test]
 fn once_they_disagreed() {
-    let files: [(&str, &[u8]); 0] = [];
-    for (path, bytes) in files {
+    let header = support::HEADER;
+    let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
+    let turn = r#""provider":"p","model":"m","ts":"t","usage":{"input":1,"output":2,"cached_input":0,"cost_usd":0.1}"#;
+    let cases = [
+        // The turn usage replaces what is too deep, so the message is not.
+        format!(
+            r#"{header}
+{{"role":"assistant","content":"a",{turn},"extra_metadata":{{"openhuman_turn_usage":{}}}}}
+"#,
+            nested(125)
+        ),
+    ];
+    for text in cases {
         let source = Source {
-            path: path.to_owned(),
-            bytes: bytes.to_vec(),
+            path: "session_raw/1777700000_helper.jsonl".to_owned(),
+            bytes: text.into_bytes(),
         };
         if let Err((_, what)) = compare(std::slice::from_ref(&source)) {
-            panic!("{path}: {what}\n{}", bytes.escape_ascii());
+            panic!("{what}\n{}", source.bytes.escape_ascii());
         }
     }
 }
