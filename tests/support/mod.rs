@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 mod outcome;
+pub mod store;
 mod tree;
 
 use std::ffi::OsStr;

@@ -83,10 +83,7 @@ impl MessageLine<'_> {
         turn_usage: Option<&TurnUsage<'_>>,
         out: &'s mut String,
     ) -> Result<Option<&'s str>, Flaw> {
-        let own_depth = match self.extra_metadata {
-            Some(raw) => json::scan(raw)?,
-            None => 0,
-        };
+        let own_depth = self.extra_metadata.map_or(Ok(0), json::scan)?;
         let Some(turn_usage) = turn_usage else {
             return too_deep(own_depth).map(|()| self.extra_metadata);
         };
@@ -95,8 +92,9 @@ impl MessageLine<'_> {
         let mut depth = turn_usage.depth()?;
         match self.extra_metadata.map(super::line::Fields::parse) {
             Some(Ok(fields)) => {
-                depth = depth.max(own_depth);
+                // What the turn usage replaces counts no more, however deep.
                 for (key, raw) in fields.0.iter().filter(|(key, _)| key != TURN_USAGE) {
+                    depth = depth.max(json::scan(raw)? + 1);
                     json::push_key(out, key);
                     out.push_str(raw);
                 }
