@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use session_import::model::diagnostic::Code;
-use session_import::ops::run::Options;
+use session_import::ops::{self, run::Options};
 
 use super::{duration, exit};
 
@@ -114,6 +114,10 @@ impl Generate {
 pub(crate) enum Command {
     /// Import what is new or changed.
     Run(Run),
+    /// Take an import back.
+    Undo(Undo),
+    /// Settle failed sessions that nobody can help.
+    Accept(Accept),
 }
 
 /// The two forms that every report has.
@@ -216,6 +220,83 @@ impl Run {
     }
 }
 
+/// Take an import back.
+///
+/// Removes what imports have written, session by session, and leaves what the
+/// application has gone on with, what took the place of a record that was not
+/// the import's own, and what may be the only copy left. Sources are not
+/// touched.
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Show what would be removed, but write nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+
+    /// Remove also what the application has written on in, and the only copies.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Undo {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::undo::Options {
+        ops::undo::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            dry_run: self.dry_run,
+            only: self.selection.only.clone(),
+            overwrite: self.overwrite,
+            retry_lock: self.retry_lock,
+            ..Default::default()
+        }
+    }
+}
+
+/// Settle failed sessions that nobody can help.
+///
+/// From then on `run` skips them and may call the import complete. A source
+/// that changes is tried again. `undo` takes it back.
+#[derive(Debug, Args)]
+pub(crate) struct Accept {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    /// Failed sessions: their files' paths, or their keys.
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+
+    /// Why nobody can help; kept in the store.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Accept {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::accept::Options {
+        ops::accept::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            sources: self.sources.clone(),
+            reason: self.reason.clone(),
+            retry_lock: self.retry_lock,
+        }
+    }
+}
+
 /// Ends the program: no command was named.
 pub(crate) fn no_command() -> ! {
     let missing = clap::error::ErrorKind::MissingSubcommand;
@@ -260,7 +341,7 @@ mod tests {
     fn the_last_format_counts() {
         let format = |line: &str| match Arguments::parse_from(line.split(' ')).command {
             Some(Command::Run(run)) => run.form.format(),
-            None => panic!("no command"),
+            _ => panic!("another command"),
         };
         assert_eq!(format("session-import run"), Format::Text);
         assert_eq!(format("session-import run --json"), Format::Json);

@@ -167,7 +167,9 @@ impl Importer<'_> {
 
         let descriptor = self.descriptor(item, name, &reading, thread_id.clone(), warnings);
         let mut entry = self.entry(item, name, &reading, hash, source);
-        entry.replaced = replaced_record;
+        // Once said it stays: `undo` cannot bring back what was there before.
+        let before = item.entry.as_ref().and_then(|entry| entry.replaced.clone());
+        entry.replaced = replaced_record.or(before);
         entry.unsettled = has_changed.then_some(true);
         if entry.subagent.is_none() {
             let record = self.subagents.by_worker_thread(&thread_id);
@@ -453,7 +455,7 @@ impl Importer<'_> {
             return Ok(plain);
         };
         let entry = item.entry.as_deref();
-        let ours = entry.filter(|entry| entry.is_ours());
+        let ours = entry.filter(|entry| entry.has_record());
         let stream = self.store.layout().stream_file(&name.messages());
         let stream_hash = crate::store::journal::sha256_of_file(&stream)?;
         let is_as_left = ours.is_some_and(|entry| {

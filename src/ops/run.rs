@@ -75,10 +75,10 @@ pub struct Options {
     pub interrupt: Interrupt,
 }
 
-mod seconds {
+pub(crate) mod seconds {
     use super::{Deserialize, Duration};
 
-    pub(super) fn serialize<S: serde::Serializer>(
+    pub(crate) fn serialize<S: serde::Serializer>(
         duration: &Option<Duration>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -88,7 +88,7 @@ mod seconds {
         }
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(deserializer)?;
@@ -154,7 +154,8 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
     Ok(run.finish())
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
+/// The patterns of `--only`; `None` without any.
+pub(crate) fn globs(patterns: &[String]) -> Result<Option<GlobSet>> {
     if patterns.is_empty() {
         return Ok(None);
     }
@@ -290,6 +291,7 @@ impl Run<'_> {
             // Refuses what a run would refuse.
             let claim = self.store.claim(&self.workspace)?;
             self.diagnostics.extend(claim.diagnostics);
+            self.diagnostics.extend(self.store.unfinished_undo());
             return Ok(());
         }
         let (writer, diagnostics) = Writer::open(
@@ -787,7 +789,8 @@ impl Run<'_> {
     }
 }
 
-fn is_match(only: Option<&GlobSet>, key: &SessionKey) -> bool {
+/// Whether `--only` is about this session.
+pub(crate) fn is_match(only: Option<&GlobSet>, key: &SessionKey) -> bool {
     only.is_none_or(|only| only.is_match(key.as_str()))
 }
 

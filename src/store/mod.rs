@@ -14,6 +14,7 @@ pub mod name;
 pub mod record;
 pub mod stream;
 mod relocate;
+pub mod remove;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
