@@ -30,9 +30,30 @@ impl Numbers {
 }
 
 const WORDS: [&str; 24] = [
-    "the", "train", "leaves", "at", "noon", "überall", "Straße", "café", "naïve", "дорога",
-    "вечером", "你好", "世界", "東京", "🚀", "👩‍👩‍👧", "report", "list", "ports", "because", "\\n",
-    "\\\"quoted\\\"", "\\u00e9t\\u00e9", "tab\\t",
+    "the",
+    "train",
+    "leaves",
+    "at",
+    "noon",
+    "überall",
+    "Straße",
+    "café",
+    "naïve",
+    "дорога",
+    "вечером",
+    "你好",
+    "世界",
+    "東京",
+    "🚀",
+    "👩‍👩‍👧",
+    "report",
+    "list",
+    "ports",
+    "because",
+    "\\n",
+    "\\\"quoted\\\"",
+    "\\u00e9t\\u00e9",
+    "tab\\t",
 ];
 
 fn text(numbers: &mut Numbers, words: u64) -> String {

@@ -44,8 +44,7 @@ fn a_signal_ends_a_run_in_good_order() {
 
 #[test]
 fn ctrl_c_twice_ends_at_once() {
-    let workspace = one();
-    let held = workspace.hold_lock();
+    let (workspace, held) = waiting();
     let mut command = workspace.process(&["--retry-lock", "10m"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
@@ -61,8 +60,7 @@ fn ctrl_c_twice_ends_at_once() {
 
 #[test]
 fn an_ignored_hangup_stays_ignored() {
-    let workspace = one();
-    let held = workspace.hold_lock();
+    let (workspace, held) = waiting();
     let process = workspace.process(&["--retry-lock", "10m"]);
     let mut command = Command::new("nohup");
     command
@@ -86,10 +84,14 @@ fn send(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }
 
-fn one() -> Workspace {
+/// A workspace with something to import, and the lock that this waits for.
+#[track_caller]
+fn waiting() -> (Workspace, fs::File) {
     let workspace = Workspace::new();
     workspace.transcript("1779000000_ok", &[USER]);
-    workspace
+    let held = workspace.hold_lock();
+    workspace.transcript("1779000001_new", &[USER]);
+    (workspace, held)
 }
 
 const MANY: u64 = 300;

@@ -74,15 +74,16 @@ impl Exit {
         }
     }
 
-    /// What an error means that ended the whole command. A host may set the
-    /// interrupt without any signal; that counts as Ctrl-C.
+    /// What an error means that ended the whole command. An interruption without
+    /// any signal counts as Ctrl-C.
     pub(crate) fn of_error(error: &Error, signal: Option<Signal>) -> Self {
-        match error {
-            Error::NoWorkspace { .. } => Self::NoWorkspace,
-            Error::Locked { .. } => Self::Locked,
-            Error::Usage(_) => Self::Usage,
-            Error::Interrupted => Self::Interrupted(signal.unwrap_or(Signal::Interrupt)),
-            _ => Self::CouldNotRun,
+        match (error, signal) {
+            (_, Some(signal)) => Self::Interrupted(signal),
+            (Error::Interrupted, None) => Self::Interrupted(Signal::Interrupt),
+            (Error::NoWorkspace { .. }, None) => Self::NoWorkspace,
+            (Error::Locked { .. }, None) => Self::Locked,
+            (Error::Usage(_), None) => Self::Usage,
+            (_, None) => Self::CouldNotRun,
         }
     }
 }

@@ -40,10 +40,14 @@ fn finished(
     let exit = Exit::of_run(report, run.strict, signal);
     if run.form.format() == Format::Json {
         if exit == Exit::Incomplete {
-            let RunReport {
-                failed, scanned, ..
-            } = report;
-            tracing::error!("not everything is right: {failed} of {scanned} sessions failed");
+            tracing::error!(
+                "not everything is right: {} of {} sessions failed, {} folders unreadable, {} lines \
+                 rejected; the report names each",
+                report.failed,
+                report.scanned,
+                report.unreadable,
+                report.rejected
+            );
         }
         return output.json(exit, report);
     }
@@ -57,7 +61,12 @@ fn finished(
 }
 
 /// The command as a whole could not be done.
-fn failed(error: &Error, format: Format, signal: Option<Signal>, output: &Output) -> Exit {
+pub(super) fn failed(
+    error: &Error,
+    format: Format,
+    signal: Option<Signal>,
+    output: &Output,
+) -> Exit {
     let exit = Exit::of_error(error, signal);
     tracing::error!("{error}");
     if format == Format::Json {

@@ -30,7 +30,9 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// Every code, in the order of `docs/warnings.md`.
+            /// Every code, in the order of `docs/warnings.md`. Reports give those of one
+            /// severity in this order too, so the table goes from what may be missing
+            /// to what is only odd.
             pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
 
             /// The code as it is printed.
@@ -117,35 +119,6 @@ codes! {
     /// The file starts with a byte order mark.
     ByteOrderMark = "byte-order-mark", Warning,
         "The application's own reader fails on the mark; the import skips it and reads the file.";
-
-    // Lineage and names.
-    /// The header names no thread.
-    ThreadIdSynthesized = "thread-id-synthesized", Warning,
-        "The transcript is older than threads, or its thread id is blank. The session has a thread of its own, `imported-{name}`, and its descriptor says `thread_id_synthesized`.";
-    /// The parent session is not in the workspace.
-    ParentMissing = "parent-missing", Warning,
-        "The stem names a parent session (all before the last `__`) that has no transcript here. The session is imported without a parent.";
-    /// Another record names another parent than the stem does.
-    LineageDisagrees = "lineage-disagrees", Warning,
-        "The run ledger or the sub-agents file names another parent thread than the parent in the transcript's name. The name was given when the session was written and wins.";
-    /// An older copy of the session is ignored.
-    OlderCopy = "older-copy", Warning,
-        "Another file has the same bytes, or its messages are the beginning of this session's. It was left alone and is not an item of its own.";
-    /// Another session has the same stem.
-    SameStem = "same-stem", Warning,
-        "Two files with one stem hold different conversations (the numbered names of the first releases started anew each day). Both are imported; the later one's key has its folder behind the stem.";
-    /// The session's name in the store was taken.
-    NameTaken = "name-taken", Warning,
-        "The session key becomes a file name that another session has, that differs only in case, or that is reserved on Windows. The name got the beginning of the key's SHA-256 behind it. The descriptor has the exact key.";
-    /// The session's name in the store was shortened.
-    NameShortened = "name-shortened", Info,
-        "A file name may not be longer than 200 bytes. The descriptor has the exact key.";
-    /// A Markdown file is the session's human-readable companion.
-    Companion = "companion", Info,
-        "The application writes a view of each transcript. It is named in the descriptor and not read.";
-    /// A value nests too deep and is kept as text.
-    ValueAsText = "value-as-text", Info,
-        "A value that the session's record has no place for could not be kept as JSON without loss (it nests too deep, or holds a number with more digits than the reader keeps). It is kept as `{\"json\": text}`.";
 
     // Markdown.
     /// Read from the human-readable view.
@@ -256,6 +229,35 @@ codes! {
     /// A cleaning step failed.
     Leftover = "leftover", Warning,
         "A temporary file of an interrupted import could not be removed. It does no harm.";
+
+    // Lineage and names.
+    /// The header names no thread.
+    ThreadIdSynthesized = "thread-id-synthesized", Warning,
+        "The transcript is older than threads, or its thread id is blank. The session has a thread of its own, `imported-{name}`, and its descriptor says `thread_id_synthesized`.";
+    /// The parent session is not in the workspace.
+    ParentMissing = "parent-missing", Warning,
+        "The stem names a parent session (all before the last `__`) that has no transcript here. The session is imported without a parent.";
+    /// Another record names another parent than the stem does.
+    LineageDisagrees = "lineage-disagrees", Warning,
+        "The run ledger or the sub-agents file names another parent thread than the parent in the transcript's name. The name was given when the session was written and wins.";
+    /// An older copy of the session is ignored.
+    OlderCopy = "older-copy", Warning,
+        "Another file has the same bytes, or its messages are the beginning of this session's. It was left alone and is not an item of its own.";
+    /// Another session has the same stem.
+    SameStem = "same-stem", Warning,
+        "Two files with one stem hold different conversations (the numbered names of the first releases started anew each day). Both are imported; the later one's key has its folder behind the stem.";
+    /// The session's name in the store was taken.
+    NameTaken = "name-taken", Warning,
+        "The session key becomes a file name that another session has, that differs only in case, or that is reserved on Windows. The name got the beginning of the key's SHA-256 behind it. The descriptor has the exact key.";
+    /// The session's name in the store was shortened.
+    NameShortened = "name-shortened", Info,
+        "A file name may not be longer than 200 bytes. The descriptor has the exact key.";
+    /// A Markdown file is the session's human-readable companion.
+    Companion = "companion", Info,
+        "The application writes a view of each transcript. It is named in the descriptor and not read.";
+    /// A value nests too deep and is kept as text.
+    ValueAsText = "value-as-text", Info,
+        "A value that the session's record has no place for could not be kept as JSON without loss (it nests too deep, or holds a number with more digits than the reader keeps). It is kept as `{\"json\": text}`.";
 
     // What ends a whole command.
     /// There is no workspace where one was named or sought.

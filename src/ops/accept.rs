@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::{SUBAGENTS, seconds};
+use super::options::seconds;
 use super::workspace::{STORE, Surroundings};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
@@ -22,6 +22,7 @@ use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256, SourcePath, readable};
 use crate::model::session::Kind;
 use crate::plan::kind;
+use crate::plan::survey::SUBAGENTS;
 use crate::report::{AcceptReport, AcceptedItem, SCHEMA_VERSION};
 use crate::source::input::Input;
 use crate::source::openhuman::discover::{Found, discover};
@@ -148,7 +149,9 @@ impl Accept<'_> {
     /// The failure that an argument names.
     fn named(&self, named: &Path, failures: &Failures) -> Result<(Sha256, Failure)> {
         let relative = self.relative(named);
-        let key = relative.as_ref().map(|path| SourcePath::file(path).ledger_key());
+        let key = relative
+            .as_ref()
+            .map(|path| SourcePath::file(path).ledger_key());
         let texts = [Some(named), relative.as_deref()];
         let texts: Vec<String> = texts
             .into_iter()
@@ -158,7 +161,9 @@ impl Accept<'_> {
         let is_meant = |(at, failure): &(&Sha256, &Failure)| {
             Some(**at) == key
                 || texts.contains(&failure.source)
-                || texts.iter().any(|text| text == failure.session_key.as_str())
+                || texts
+                    .iter()
+                    .any(|text| text == failure.session_key.as_str())
         };
         let mut meant = failures.iter().filter(is_meant);
         match (meant.next(), meant.next()) {
@@ -206,7 +211,11 @@ impl Accept<'_> {
             // disk, say. Its size and time are all there is to know it by.
             Err(error) => {
                 tracing::debug!("{error}");
-                (Stat::of(&path, true).ok().flatten().or(file.stat), None, false)
+                (
+                    Stat::of(&path, true).ok().flatten().or(file.stat),
+                    None,
+                    false,
+                )
             }
         };
         let size = stat.map_or(0, |stat| stat.size);
@@ -237,11 +246,15 @@ impl Accept<'_> {
             // An earlier record of the session stays as it is, and vouched for.
             let before = self.store.entry(key).ok().flatten();
             let before = before.filter(|entry| entry.session_key == failure.session_key);
-            let keeps_record = before.as_ref().is_some_and(|entry| entry.journal_sha256.is_some());
+            let keeps_record = before
+                .as_ref()
+                .is_some_and(|entry| entry.journal_sha256.is_some());
             let entry = match before {
                 Some(before) => before,
                 None => {
-                    let name = names.get(&failure.session_key).ok_or_else(|| unnamed(failure))?;
+                    let name = names
+                        .get(&failure.session_key)
+                        .ok_or_else(|| unnamed(failure))?;
                     let source = failure.source.clone();
                     let mut entry = Entry::new(failure.session_key.clone(), source, name);
                     entry.imported_at = self.clock.imported_at();
@@ -293,7 +306,9 @@ impl Accept<'_> {
     /// Names in the store for those that have none, as an import would give
     /// them.
     fn names(&self, chosen: &[Chosen]) -> Result<HashMap<SessionKey, StoreName>> {
-        let given = self.store.map_entries(|_, entry| (entry.store_name(), entry.session_key))?;
+        let given = self
+            .store
+            .map_entries(|_, entry| (entry.store_name(), entry.session_key))?;
         let mut names = Names::default();
         for (name, key) in given.by_key.into_values() {
             if let Some(name) = name {
@@ -301,7 +316,9 @@ impl Accept<'_> {
             }
         }
         let occupants = self.store.occupants()?;
-        let keys = chosen.iter().map(|chosen| chosen.failure.session_key.clone());
+        let keys = chosen
+            .iter()
+            .map(|chosen| chosen.failure.session_key.clone());
         let assigned = names.assign(keys.collect(), &|name| occupants.of(name));
         let assigned = assigned.into_iter().map(|(key, (name, _))| (key, name));
         Ok(assigned.collect())
@@ -310,9 +327,8 @@ impl Accept<'_> {
 
 /// A sub-agent's record as it is now.
 fn seen_record(key: &Sha256, subagents: &[Subagent]) -> Option<Seen> {
-    let is_it = |record: &&Subagent| {
-        SourcePath::record(SUBAGENTS, record.id.clone()).ledger_key() == *key
-    };
+    let is_it =
+        |record: &&Subagent| SourcePath::record(SUBAGENTS, record.id.clone()).ledger_key() == *key;
     let record = subagents.iter().find(is_it)?;
     Some(Seen {
         kind: Kind::SubagentHistory,

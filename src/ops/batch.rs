@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use super::import::{Importer, Outcome};
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::plan::decide::Decision;
 use crate::plan::Item;
+use crate::plan::decide::Decision;
 use crate::report::Action;
 use crate::store::{CommitError, Committed, Prepared, Writer};
 
@@ -121,9 +121,7 @@ impl<'w> Batches<'w> {
         let Ok(mut done) = self.done.lock() else {
             return Vec::new();
         };
-        let changed = |outcome: &Outcome| {
-            matches!(&outcome.failure, Some((Code::StoreBusy, _)))
-        };
+        let changed = |outcome: &Outcome| matches!(&outcome.failure, Some((Code::StoreBusy, _)));
         let (again, rest) = done.drain(..).partition(|(_, outcome)| changed(outcome));
         *done = rest;
         again
@@ -156,7 +154,10 @@ impl Outcome {
     fn committed(&mut self, result: Result<Committed, CommitError>) {
         let (code, message) = match result {
             Ok(committed) => {
-                committed.diagnostics.into_iter().for_each(|found| self.add(found));
+                committed
+                    .diagnostics
+                    .into_iter()
+                    .for_each(|found| self.add(found));
                 if committed.stream_written_on {
                     let message = "the application wrote to the stream while it was replaced; \
                                    the next run looks at it again";

@@ -148,7 +148,9 @@ fn is_same(record: &Record<'_>, message: &Message<'_>) -> bool {
         _ => true,
     };
     let same = |stored: &Option<Cow<'_, str>>, read: &str| {
-        stored.as_deref().is_some_and(|stored| stored == value_of(read))
+        stored
+            .as_deref()
+            .is_some_and(|stored| stored == value_of(read))
     };
     same_id && same(&record.role, &message.role) && same(&record.content, &message.content)
 }

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use super::run::{Options, SUBAGENTS};
+use super::run::Options;
 use crate::model::key::{SessionKey, SourcePath};
+use crate::model::session::Kind;
 use crate::plan::cache::Quick;
 use crate::plan::kind;
+use crate::plan::survey::SUBAGENTS;
 use crate::report::{Action, ItemReport};
-use crate::model::session::Kind;
 use crate::source::openhuman::discover::Discovery;
 use crate::store::Store;
 use crate::store::clock::Clock;

@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use globset::GlobSet;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::run::{SUBAGENTS, globs, is_match, seconds};
+use super::options::{Only, seconds};
 use super::workspace::{STORE, Surroundings};
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::plan::survey::SUBAGENTS;
 use crate::report::{SCHEMA_VERSION, UndoAction, UndoItem, UndoReport};
 use crate::source::openhuman::discover::discover;
 use crate::source::openhuman::subagents::Subagents;
@@ -62,7 +62,7 @@ pub struct Options {
 /// single sessions from it is in the report.
 pub fn undo(options: &Options) -> Result<UndoReport> {
     let surroundings = Surroundings::of_process();
-    let only = globs(&options.only)?;
+    let only = Only::new(&options.only)?;
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
     let root = options.store.clone();
     let root = root.unwrap_or_else(|| workspace.join(STORE));
@@ -115,7 +115,7 @@ enum Verdict {
 
 struct Undo<'a> {
     options: &'a Options,
-    only: Option<GlobSet>,
+    only: Only,
     report: UndoReport,
     workspace: PathBuf,
     store: Store,
@@ -162,10 +162,10 @@ impl Undo<'_> {
         let failures = self.store.failures()?.by_key;
         let failures: Vec<Sha256> = failures
             .into_iter()
-            .filter(|(_, failure)| is_match(self.only.as_ref(), &failure.session_key))
+            .filter(|(_, failure)| self.only.has(&failure.session_key))
             .map(|(key, _)| key)
             .collect();
-        let is_whole = self.only.is_none();
+        let is_whole = self.only.is_all();
         if let Some(writer) = writer {
             // Before anything that it vouches for is touched. Another tool's
             // is not ours to take away.
@@ -200,7 +200,8 @@ impl Undo<'_> {
         if let Err(error) = rest {
             self.report.undone_whole = false;
             let message = format!("{error}; run `undo` again");
-            self.diagnostics.push(Diagnostic::new(Code::StoreWrite, message));
+            self.diagnostics
+                .push(Diagnostic::new(Code::StoreWrite, message));
         }
         Ok(())
     }
@@ -208,16 +209,18 @@ impl Undo<'_> {
     /// All sessions of ours that are wanted, and whether there are entries of
     /// which nobody can tell whose they are.
     fn plan(&mut self) -> Result<(Vec<Session>, bool)> {
-        let only = self.only.as_ref();
+        let only = &self.only;
         let of_entry = |key: &Sha256, entry: Entry| {
             let is_ours = entry.is_ours() || entry.accepted.is_some();
-            let is_wanted = is_ours && is_match(only, &entry.session_key);
+            let is_wanted = is_ours && only.has(&entry.session_key);
             is_wanted.then(|| Session::of(*key, entry))
         };
         let mut records = self.store.map_entries(of_entry)?;
         if self.options.dry_run {
             let cut_off = self.store.being_undone()?.by_key;
-            let cut_off = cut_off.into_iter().map(|(key, entry)| (key, of_entry(&key, entry)));
+            let cut_off = cut_off
+                .into_iter()
+                .map(|(key, entry)| (key, of_entry(&key, entry)));
             records.by_key.extend(cut_off);
         }
         for damaged in &records.damaged {

@@ -143,6 +143,9 @@ mod tests {
         let surroundings = Surroundings::default();
         assert_eq!(surroundings.workspace(Some(folder.path())).unwrap(), below);
         std::fs::create_dir_all(folder.path().join("sessions")).unwrap();
-        assert_eq!(surroundings.workspace(Some(folder.path())).unwrap(), folder.path());
+        assert_eq!(
+            surroundings.workspace(Some(folder.path())).unwrap(),
+            folder.path()
+        );
     }
 }

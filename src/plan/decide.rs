@@ -88,8 +88,9 @@ impl Decide<'_> {
             checksum,
             ..
         } = self.wishes;
-        if let Some(Role::Source { ahead: Some(ahead), .. }) =
-            self.cache.role(&item.session.source, item.stat)
+        if let Some(Role::Source {
+            ahead: Some(ahead), ..
+        }) = self.cache.role(&item.session.source, item.stat)
         {
             let stream = item.name.as_ref().and_then(|name| self.stream_stat(name));
             let is_as_it_was = stream.map(Stamp::from) == Some(*ahead);

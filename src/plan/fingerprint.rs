@@ -74,7 +74,9 @@ impl Fingerprint {
 /// A JSON string's value; borrowed unless it holds an escape, since one text
 /// may be written with escapes in one file and without in the other.
 pub(crate) fn value_of(raw: &str) -> Cow<'_, str> {
-    let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let inner = raw
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
     match inner {
         Some(inner) if memchr::memchr(b'\\', inner.as_bytes()).is_none() => Cow::Borrowed(inner),
         _ => json::decode(raw).map_or(Cow::Borrowed(raw), Cow::Owned),

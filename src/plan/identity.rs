@@ -98,7 +98,9 @@ impl Identify<'_> {
             }
         }
         let mut clusters: Vec<(String, Cluster)> = Vec::new();
-        let roles = files.iter().map(|file| self.cache.role(&file.path, file.stat));
+        let roles = files
+            .iter()
+            .map(|file| self.cache.role(&file.path, file.stat));
         let roles: Vec<&Role> = roles.collect::<Option<_>>()?;
         let all = || files.iter().zip(&roles).enumerate();
         for (rank, (file, role)) in all() {
@@ -372,7 +374,10 @@ impl Day {
     fn new(year: &str, month: &str, day: &str) -> Option<Self> {
         let text = [year, month, day].concat();
         let digits: [u8; 8] = text.as_bytes().try_into().ok()?;
-        digits.iter().all(u8::is_ascii_digit).then_some(Self(digits))
+        digits
+            .iter()
+            .all(u8::is_ascii_digit)
+            .then_some(Self(digits))
     }
 
     fn of_rfc3339(time: &str) -> Option<Self> {

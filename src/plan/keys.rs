@@ -68,7 +68,11 @@ pub(crate) fn assign(
     all.map(|((own, mut cluster), is_plain)| {
         let (key, replaces) = own.unwrap_or_else(|| {
             let stem = SessionKey::new(cluster.file.stem.clone());
-            let key = if is_plain { stem } else { suffixed(&cluster.file, &taken) };
+            let key = if is_plain {
+                stem
+            } else {
+                suffixed(&cluster.file, &taken)
+            };
             (key, Vec::new())
         });
         taken.insert(key.clone());
@@ -77,7 +81,9 @@ pub(crate) fn assign(
                 "another session has the stem {} as its key; this one is {key}",
                 cluster.file.stem
             );
-            cluster.diagnostics.push(Diagnostic::new(Code::SameStem, message));
+            cluster
+                .diagnostics
+                .push(Diagnostic::new(Code::SameStem, message));
         }
         Keyed {
             key,

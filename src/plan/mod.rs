@@ -10,6 +10,7 @@ pub(crate) mod fingerprint;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod moved;
+pub(crate) mod survey;
 
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::Diagnostic;
@@ -73,7 +74,10 @@ impl Item {
 }
 
 /// Turns keyed clusters into items that are not decided yet.
-pub(crate) fn items(keyed: Vec<Keyed>, mut entry: impl FnMut(&Sha256) -> Option<Entry>) -> Vec<Item> {
+pub(crate) fn items(
+    keyed: Vec<Keyed>,
+    mut entry: impl FnMut(&Sha256) -> Option<Entry>,
+) -> Vec<Item> {
     let mut stems = Stems::default();
     for Keyed { key, cluster, .. } in &keyed {
         for file in cluster.files() {

@@ -12,8 +12,8 @@ use crate::model::key::Sha256;
 use crate::model::session::Kind;
 use crate::source::openhuman::discover::Found;
 use crate::store::Store;
-use crate::store::record::Entry;
 use crate::store::journal::StreamReader;
+use crate::store::record::Entry;
 
 /// Entries whose source is not there any more, by the stem it had.
 pub(crate) struct Gone<'e> {
@@ -37,7 +37,10 @@ impl<'e> Gone<'e> {
             let is_gone = looked_at.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
             let stem = Path::new(&entry.source).file_stem();
             if let (true, Some(stem)) = (is_gone, stem.and_then(|stem| stem.to_str())) {
-                by_stem.entry(stem.to_owned()).or_default().push((*key, entry));
+                by_stem
+                    .entry(stem.to_owned())
+                    .or_default()
+                    .push((*key, entry));
             }
         }
         for entries in by_stem.values_mut() {
@@ -56,7 +59,9 @@ impl<'e> Gone<'e> {
     ) -> Option<Moved> {
         let candidates = self.by_stem.get(&cluster.file.stem)?;
         let hash = identify.hash(&cluster.file).ok();
-        let same = candidates.iter().find(|(_, entry)| hash.is_some() && entry.sha256 == hash);
+        let same = candidates
+            .iter()
+            .find(|(_, entry)| hash.is_some() && entry.sha256 == hash);
         let grown = || {
             candidates
                 .iter()

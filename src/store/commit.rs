@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
-
 use super::journal::Written;
 use super::kv;
 use super::layout::{Namespace, key_file_name};
@@ -268,16 +266,42 @@ fn ready(mut prepared: Prepared, sessions: &Arc<Dir>) -> Result<Ready, CommitErr
     })
 }
 
-/// Takes each item a step further, on as many threads as there are. What a
-/// failed item had written so far is removed with it.
+/// Items per thread, at least: less is not worth a thread.
+const SHARE: usize = 32;
+
+/// Takes each item a step further, a large batch on as many threads as the
+/// import has. What a failed item had written so far is removed with it.
+///
+/// Not on the import's own threads: one that waits there for another takes up
+/// the reading of a further session, and the batch would wait for its end.
 pub(super) fn each<A: Send, B: Send>(
     slots: Vec<Slot<A>>,
     step: impl Fn(A) -> Result<B, CommitError> + Sync,
 ) -> Vec<Slot<B>> {
-    slots
-        .into_par_iter()
-        .map(|(tag, slot)| (tag, slot.and_then(&step)))
-        .collect()
+    let all = |slots: Vec<Slot<A>>| -> Vec<Slot<B>> {
+        let steps = slots.into_iter();
+        steps
+            .map(|(tag, slot)| (tag, slot.and_then(&step)))
+            .collect()
+    };
+    let threads = rayon::current_num_threads();
+    let share = slots.len().div_ceil(threads).max(SHARE);
+    if slots.len() <= share {
+        return all(slots);
+    }
+    let mut slots = slots.into_iter();
+    let shares = std::iter::from_fn(|| {
+        let share: Vec<_> = slots.by_ref().take(share).collect();
+        (!share.is_empty()).then_some(share)
+    });
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = shares.map(|share| scope.spawn(|| all(share))).collect();
+        let done = threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        done.flatten().collect()
+    })
 }
 
 /// How many have not failed.
@@ -319,3 +343,7 @@ fn again(error: &Error) -> Error {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

@@ -284,3 +284,218 @@ fn json(file: &mut HashedFile, text: &str) -> io::Result<()> {
     }
     file.write_all(rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::testing::{Place, message, name, residue};
+    use super::*;
+
+    /// What the draft's temporary files hold.
+    fn texts(written: &Written) -> (String, Option<String>) {
+        let read = |temp: &Temp| std::fs::read_to_string(temp.path()).unwrap();
+        (read(&written.journal), written.residue.as_ref().map(read))
+    }
+
+    fn written(steps: impl FnOnce(&mut Draft) -> Result<()>) -> (Written, String, Option<String>) {
+        let place = Place::new();
+        let writer = place.writer();
+        let mut draft = writer.draft(&name("1_a")).unwrap();
+        steps(&mut draft).unwrap();
+        let written = draft.finish().unwrap();
+        let (journal, residue) = texts(&written);
+        assert_eq!(written.journal_sha256, Sha256::of(journal.as_bytes()));
+        let of_residue = residue.as_ref().map(|text| Sha256::of(text.as_bytes()));
+        assert_eq!(written.residue_sha256, of_residue);
+        let length = journal.len() + residue.as_ref().map_or(0, String::len);
+        assert_eq!(written.bytes, length as u64);
+        (written, journal, residue)
+    }
+
+    #[test]
+    fn a_message_is_written_as_it_stood() {
+        let full = Message {
+            id: Some(r#""i\u0031""#.into()),
+            role: "\"user\"".into(),
+            content: r#""a\/b""#.into(),
+            extra_metadata: Some("{\"n\":1.0,\n \"big\":12345678901234567890123}".into()),
+            unmapped: Some("{\"x\":[]}".into()),
+            salvaged: Some("{\"line\":3}".into()),
+        };
+        let salvaged = Message {
+            salvaged: Some("{}".into()),
+            ..message("\"u\"", "\"\"")
+        };
+        let (written, journal, residue) = written(|draft| {
+            draft.message(&full)?;
+            draft.message(&salvaged)?;
+            draft.message(&message("\"u\"", "\"\""))
+        });
+        assert_eq!(
+            journal,
+            concat!(
+                r#"{"offset":0,"value":{"id":"i\u0031","role":"user","content":"a\/b","#,
+                r#""extra_metadata":{"n":1.0,  "big":12345678901234567890123},"#,
+                r#""session_import":{"unmapped":{"x":[]},"salvaged":{"line":3}}},"#,
+                r#""created_at_ms":1767225600000}"#,
+                "\n",
+                r#"{"offset":1,"value":{"role":"u","content":"","session_import":{"salvaged":{}}},"#,
+                r#""created_at_ms":1767225600000}"#,
+                "\n",
+                r#"{"offset":2,"value":{"role":"u","content":""},"created_at_ms":1767225600000}"#,
+                "\n",
+            )
+        );
+        assert_eq!(residue, None);
+        assert_eq!((written.messages, written.residue_records), (3, 0));
+    }
+
+    #[test]
+    fn residue_keeps_text_and_bytes() {
+        let (written, journal, text) = written(|draft| {
+            draft.residue(&residue(2, Why::Header, "{\"_meta\":\t\"é\"} ".as_bytes()))?;
+            draft.residue(&Residue {
+                error: Some("code: \"words\"".into()),
+                ..residue(3, Why::Malformed, b"\xff\x00")
+            })?;
+            draft.dropped("{\"role\":\"user\",\n\"content\":\"x\"}")
+        });
+        assert_eq!(
+            journal, "",
+            "a session without messages has an empty stream"
+        );
+        assert_eq!(written.residue_records, 3);
+        assert_eq!(
+            text.unwrap(),
+            concat!(
+                r#"{"offset":0,"value":{"line":2,"why":"header","text":"{\"_meta\":\t\"é\"} "},"#,
+                r#""created_at_ms":1767225600000}"#,
+                "\n",
+                r#"{"offset":1,"value":{"line":3,"why":"malformed","error":"code: \"words\"","#,
+                r#""base64":"/wA="},"created_at_ms":1767225600000}"#,
+                "\n",
+                r#"{"offset":2,"value":{"line":null,"why":"dropped","#,
+                r#""record":{"role":"user", "content":"x"}},"created_at_ms":1767225600000}"#,
+                "\n",
+            )
+        );
+    }
+
+    #[test]
+    fn a_compaction_that_takes_back_all_residue_leaves_no_stream() {
+        let (written, _, residue) = written(|draft| {
+            draft.message(&message("\"u\"", "\"\""))?;
+            draft.residue(&residue(1, Why::Interrupted, b"{}"))?;
+            draft.restart()
+        });
+        assert_eq!(residue, None);
+        assert_eq!((written.messages, written.residue_records), (0, 0));
+    }
+
+    #[test]
+    fn a_draft_that_is_dropped_leaves_nothing_behind() {
+        let place = Place::new();
+        let writer = place.writer();
+        let mut draft = writer.draft(&name("1_a")).unwrap();
+        draft.residue(&residue(1, Why::Malformed, b"x")).unwrap();
+        assert_eq!(writer.store().leftovers().unwrap().len(), 2);
+        drop(draft);
+        assert!(writer.store().leftovers().unwrap().is_empty());
+        drop(writer.draft(&name("1_a")).unwrap().finish().unwrap());
+        assert!(writer.store().leftovers().unwrap().is_empty());
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Message(String, String),
+        Residue(Vec<u8>),
+        Settle,
+        Restart,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => any::<(String, String)>().prop_map(|(role, content)| Step::Message(role, content)),
+            1 => (0..300_000_usize).prop_map(|length| Step::Message("long".into(), "é".repeat(length / 2))),
+            3 => any::<Vec<u8>>().prop_map(Step::Residue),
+            1 => Just(Step::Settle),
+            1 => Just(Step::Restart),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        /// What is written is read back, whatever is taken back in between.
+        #[test]
+        fn what_a_draft_writes_the_reader_reads(steps in proptest::collection::vec(step(), 0..40)) {
+            let (mut messages, mut texts, mut settled) = (Vec::new(), Vec::new(), 0);
+            let place = Place::new();
+            let writer = place.writer();
+            let mut draft = writer.draft(&name("1_a")).unwrap();
+            for (line, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Message(role, content) => {
+                        let json = |text: &str| serde_json::to_string(text).unwrap();
+                        draft.message(&message(&json(&role), &json(&content))).unwrap();
+                        messages.push((role, content));
+                    }
+                    Step::Residue(text) => {
+                        draft.residue(&residue(line as u64, Why::Malformed, &text)).unwrap();
+                        texts.push(text);
+                    }
+                    Step::Settle => {
+                        draft.settle().unwrap();
+                        settled = texts.len();
+                    }
+                    Step::Restart => {
+                        draft.restart().unwrap();
+                        messages.clear();
+                        texts.truncate(settled);
+                    }
+                }
+            }
+            let written = draft.finish().unwrap();
+            prop_assert_eq!(written.messages, messages.len() as u64);
+            prop_assert_eq!(written.residue_records, texts.len() as u64);
+
+            let path = written.journal.path();
+            let (hash, _) = sha256_of_file(&path).unwrap().unwrap();
+            prop_assert_eq!(hash, written.journal_sha256);
+            let mut reader = StreamReader::open(&path).unwrap().unwrap();
+            for _ in 0..2 {
+                for (offset, (role, content)) in messages.iter().enumerate() {
+                    let record = reader.next().unwrap().unwrap();
+                    prop_assert_eq!(record.offset, offset as u64);
+                    prop_assert_eq!(record.created_at_ms, 1_767_225_600_000);
+                    prop_assert_eq!(record.role.as_deref(), Some(role.as_str()));
+                    prop_assert_eq!(record.content.as_deref(), Some(content.as_str()));
+                    prop_assert_eq!(record.id, None);
+                }
+                prop_assert_eq!(reader.next().unwrap(), None);
+                reader.rewind().unwrap();
+            }
+
+            prop_assert_eq!(written.residue.is_some(), !texts.is_empty());
+            let Some(residue) = &written.residue else { return Ok(()) };
+            let (hash, _) = sha256_of_file(&residue.path()).unwrap().unwrap();
+            prop_assert_eq!(Some(hash), written.residue_sha256);
+            let mut reader = StreamReader::open(&residue.path()).unwrap().unwrap();
+            for text in &texts {
+                let record = reader.next().unwrap().unwrap();
+                let value: serde_json::Value = serde_json::from_str(record.value()).unwrap();
+                let back = match value["text"].as_str() {
+                    Some(text) => text.as_bytes().to_vec(),
+                    None => {
+                        use base64::Engine as _;
+                        let base64 = value["base64"].as_str().unwrap();
+                        base64::engine::general_purpose::STANDARD.decode(base64).unwrap()
+                    }
+                };
+                prop_assert_eq!(&back, text);
+            }
+            prop_assert_eq!(reader.next().unwrap(), None);
+        }
+    }
+}

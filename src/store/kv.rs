@@ -148,3 +148,54 @@ pub(super) fn for_each_file(dir: &Path, mut found: impl FnMut(&str)) -> Result<(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_look_as_the_applications_own_do() {
+        #[derive(Serialize)]
+        struct Value {
+            b: u64,
+            a: f64,
+        }
+        let bytes = to_bytes(&Value { b: 1, a: 0.5 }).unwrap();
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            "{\n  \"a\": 0.5,\n  \"b\": 1\n}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_damaged_and_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let folder = layout.namespace_dir(Namespace::Items);
+        let get = |key: &str| get::<Vec<u64>>(&layout, Namespace::Items, key).unwrap();
+        assert_eq!(get("none"), None);
+        assert!(list(&layout, Namespace::Items).unwrap().is_empty());
+
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("good.json"), "[1]").unwrap();
+        std::fs::write(folder.join("bad.json"), "[\"secret\"]").unwrap();
+        std::os::unix::fs::symlink("good.json", folder.join("link.json")).unwrap();
+        std::fs::create_dir(folder.join("folder.json")).unwrap();
+        for other in [
+            "good.json.tmp.1.2",
+            ".json",
+            "a b.json",
+            ".session-import-x.tmp",
+        ] {
+            std::fs::write(folder.join(other), "").unwrap();
+        }
+        assert_eq!(get("good"), Some(Ok(vec![1])));
+        let keys = list(&layout, Namespace::Items).unwrap();
+        assert_eq!(keys, ["bad", "folder", "good", "link"]);
+        for key in ["bad", "folder", "link"] {
+            let damaged = get(key).unwrap().unwrap_err();
+            assert_eq!(damaged.key, key);
+            assert!(!damaged.reason.contains("secret"));
+        }
+    }
+}

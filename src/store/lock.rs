@@ -33,7 +33,7 @@ pub(super) struct Lock {
 /// The right to read a store while nobody writes to it, until dropped.
 #[derive(Debug)]
 pub struct SharedLock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -72,8 +72,15 @@ impl Lock {
 
     /// Gives the lock back and leaves its file empty.
     pub(super) fn release(mut self) -> Result<()> {
+        self.let_go().map_err(Error::store_io("write", &self.path))
+    }
+
+    /// Given back by name: a process that is just being started by another
+    /// thread of ours has the file open too, for a moment.
+    fn let_go(&mut self) -> std::io::Result<()> {
         self.held = false;
-        self.say("").map_err(Error::store_io("write", &self.path))
+        let emptied = self.say("");
+        self.file.unlock().and(emptied)
     }
 
     fn say(&mut self, text: &str) -> std::io::Result<()> {
@@ -91,7 +98,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         if self.held {
             // The next holder writes its own text anyway.
-            let _ = self.say("");
+            let _ = self.let_go();
         }
     }
 }
@@ -109,10 +116,16 @@ impl SharedLock {
                 return Ok(None);
             };
             match try_lock(&path, file, File::try_lock_shared)? {
-                Some(file) => Ok(Some(Self { _file: file })),
+                Some(file) => Ok(Some(Self { file })),
                 None => Err(locked(&path)),
             }
         })
+    }
+}
+
+impl Drop for SharedLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
     }
 }
 
@@ -187,4 +200,107 @@ fn holder() -> String {
         std::process::id(),
         command.join(" ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Place;
+    use super::super::{Store, Writer, testing};
+    use super::*;
+
+    fn text(store: &Store) -> String {
+        std::fs::read_to_string(store.layout().lock_file()).unwrap()
+    }
+
+    fn try_open(place: &Place, retry: Option<Duration>) -> Result<Writer> {
+        let workspace = place.workspace.path();
+        Writer::open(&place.root(), workspace, testing::clock(), retry).map(|(writer, _)| writer)
+    }
+
+    #[test]
+    fn a_second_writer_is_told_who_holds_the_lock() {
+        let place = Place::new();
+        let writer = place.writer();
+        let Err(Error::Locked { path, holder }) = try_open(&place, None) else {
+            panic!("two writers");
+        };
+        assert_eq!(path, place.store().layout().lock_file());
+        let this = format!("process {}", std::process::id());
+        assert!(holder.starts_with(&this), "{holder}");
+        assert_eq!(holder.trim(), text(writer.store()).trim());
+        writer.finish().unwrap();
+        assert_eq!(text(&place.store()), "");
+        drop(try_open(&place, None).unwrap());
+        assert_eq!(text(&place.store()), "", "also where an import ends early");
+    }
+
+    #[test]
+    fn waiting_ends_with_the_other_or_with_the_time() {
+        let place = Place::new();
+        let writer = place.writer();
+        let start = Instant::now();
+        let short = Some(Duration::from_millis(150));
+        assert!(matches!(try_open(&place, short), Err(Error::Locked { .. })));
+        assert!(start.elapsed() >= Duration::from_millis(150));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(200));
+                drop(writer);
+            });
+            try_open(&place, Some(Duration::from_secs(60))).unwrap();
+        });
+    }
+
+    #[test]
+    fn readers_share_the_lock_and_create_nothing() {
+        let place = Place::new();
+        let store = place.store();
+        assert!(SharedLock::take(store.layout(), None).unwrap().is_none());
+        assert!(!store.exists());
+        let writer = place.writer();
+        let locked = SharedLock::take(store.layout(), None);
+        assert!(matches!(locked, Err(Error::Locked { .. })));
+        drop(writer);
+        let one = SharedLock::take(store.layout(), None).unwrap();
+        let two = SharedLock::take(store.layout(), None).unwrap();
+        assert!(one.is_some() && two.is_some());
+        let Err(Error::Locked { holder, .. }) = try_open(&place, None) else {
+            panic!("a writer beside readers");
+        };
+        assert!(holder.contains("reads the store"), "{holder}");
+    }
+
+    #[test]
+    fn what_a_lock_says_is_safe_to_print() {
+        let place = Place::new();
+        let writer = place.writer();
+        std::fs::write(writer.store().layout().lock_file(), "a\x1b[31m\u{202e}b\n").unwrap();
+        let Err(Error::Locked { holder, .. }) = try_open(&place, None) else {
+            panic!("two writers");
+        };
+        assert_eq!(holder, "a?[31m?b");
+    }
+
+    #[test]
+    fn a_link_at_the_locks_place_is_replaced() {
+        let place = Place::new();
+        drop(place.writer());
+        let (lock, other) = (
+            place.store().layout().lock_file(),
+            place.workspace.path().join("x"),
+        );
+        std::fs::write(&other, "text").unwrap();
+        std::fs::remove_file(&lock).unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        drop(place.writer());
+        assert!(Stat::of(&lock, false).unwrap().unwrap().is_file());
+        assert_eq!(std::fs::read_to_string(other).unwrap(), "text");
+    }
+
+    #[test]
+    fn a_folder_at_the_locks_place_is_an_error() {
+        let place = Place::new();
+        std::fs::create_dir_all(place.store().layout().lock_file()).unwrap();
+        assert!(try_open(&place, None).is_err());
+    }
 }

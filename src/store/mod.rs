@@ -12,9 +12,11 @@ pub mod layout;
 pub mod lock;
 pub mod name;
 pub mod record;
-pub mod stream;
 mod relocate;
 pub mod remove;
+pub mod stream;
+#[cfg(test)]
+mod testing;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -383,7 +385,8 @@ fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in path.ancestors() {
         if let (Ok(existing), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
-            return existing.join(rest);
+            // Joined with nothing, it would end in a slash.
+            return existing.join(rest).components().collect();
         }
     }
     path

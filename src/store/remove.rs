@@ -148,7 +148,10 @@ impl Store {
         };
         // As the draft writes it. A line that cannot be read is not one of ours.
         while let Ok(Some(record)) = residue.next() {
-            if record.value().starts_with(r#"{"line":null,"why":"dropped""#) {
+            if record
+                .value()
+                .starts_with(r#"{"line":null,"why":"dropped""#)
+            {
                 return Ok(true);
             }
         }
@@ -401,7 +404,8 @@ impl Writer {
             // Nothing of it is gone, so its entry vouches for it again.
             let items = self.namespace(Namespace::Items)?;
             hand_over(&folders.undo, &items, &removal.keys)?;
-            self.flusher.folders(&[&items, &folders.undo], removal.keys.len())?;
+            self.flusher
+                .folders(&[&items, &folders.undo], removal.keys.len())?;
             return Err(error);
         }
         // The descriptor first: it names the stream.

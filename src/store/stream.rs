@@ -344,3 +344,171 @@ impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
         deserializer.deserialize_any(Walk(PhantomData))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the application's reader does, told as simply as can be.
+    fn naive(bytes: &[u8]) -> Option<Vec<(u64, serde_json::Value, u64)>> {
+        #[derive(Deserialize)]
+        struct StoreRecord {
+            offset: u64,
+            value: serde_json::Value,
+            created_at_ms: u64,
+        }
+        let text = std::str::from_utf8(bytes).ok()?;
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        lines
+            .map(|line| {
+                let record: StoreRecord = serde_json::from_str(line).ok()?;
+                Some((record.offset, record.value, record.created_at_ms))
+            })
+            .collect()
+    }
+
+    fn strict(bytes: &[u8]) -> Option<Vec<(u64, serde_json::Value, u64)>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stream");
+        std::fs::write(&path, bytes).unwrap();
+        let mut reader = StreamReader::open(&path).unwrap().unwrap();
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().ok()? {
+            let value: serde_json::Value = serde_json::from_str(record.value()).unwrap();
+            let text = |key: &str| value.get(key).and_then(|text| text.as_str());
+            assert_eq!(record.id.as_deref(), text("id"));
+            assert_eq!(record.role.as_deref(), text("role"));
+            assert_eq!(record.content.as_deref(), text("content"));
+            records.push((record.offset, value, record.created_at_ms));
+        }
+        Some(records)
+    }
+
+    #[test]
+    fn odd_lines_are_taken_and_refused_as_the_application_does() {
+        let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let with = |value: &str| format!(r#"{{"offset":0,"value":{value},"created_at_ms":1}}"#);
+        for (line, is_taken) in [
+            (String::new(), true),
+            (" \t\u{a0}\r".into(), true),
+            (with("{}"), true),
+            (format!(" {} ", with("{}")), true),
+            (format!("\u{a0}{}", with("{}")), false),
+            (format!("\u{feff}{}", with("{}")), false),
+            (format!("{} x", with("{}")), false),
+            (with(r#"{"role":"a","role":"b"}"#), true),
+            (with(r#"{"role":"a\u00e9","content":1}"#), true),
+            (with(r#""\ud800""#), false),
+            (with(r#"{"\ud800":1}"#), false),
+            (with("\"a\tb\""), false),
+            (with("1e400"), false),
+            (with("[1e400]"), false),
+            (with("01"), false),
+            (with(&deep(126)), true),
+            (with(&deep(127)), false),
+            (with("null"), true),
+            (r#"{"offset":0,"created_at_ms":1}"#.into(), false),
+            (r#"{"offset":0,"value":1}"#.into(), false),
+            (
+                r#"{"offset":0,"value":1,"created_at_ms":1,"more":"\ud800"}"#.into(),
+                true,
+            ),
+            (
+                r#"{"offset":0,"offset":0,"value":1,"created_at_ms":1}"#.into(),
+                false,
+            ),
+            (r#"{"offset":-1,"value":1,"created_at_ms":1}"#.into(), false),
+            (
+                r#"{"offset":0.0,"value":1,"created_at_ms":1}"#.into(),
+                false,
+            ),
+            (
+                r#"{"offset":"0","value":1,"created_at_ms":1}"#.into(),
+                false,
+            ),
+            (
+                r#"{"offset":18446744073709551616,"value":1,"created_at_ms":1}"#.into(),
+                false,
+            ),
+            (r#"[0,{"role":"a"},1]"#.into(), true),
+            (r#"[0,{"role":"a"},1,2]"#.into(), false),
+        ] {
+            let bytes = format!("{}\n{line}\n", with("7"));
+            let expected = naive(bytes.as_bytes());
+            assert_eq!(expected.is_some(), is_taken, "{line}");
+            assert_eq!(strict(bytes.as_bytes()), expected, "{line}");
+        }
+        assert_eq!(
+            strict(b"{\"offset\":0,\"value\":\"\xff\",\"created_at_ms\":1}"),
+            None
+        );
+        assert_eq!(strict(b" \xff "), None);
+    }
+
+    #[test]
+    fn damage_is_named_by_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stream");
+        std::fs::write(
+            &path,
+            "\n{\"offset\":0,\"value\":1,\"created_at_ms\":1}\n{\"secret",
+        )
+        .unwrap();
+        let mut reader = StreamReader::open(&path).unwrap().unwrap();
+        assert!(reader.next().unwrap().is_some());
+        let damaged = reader.next().unwrap_err();
+        assert_eq!(damaged.line, 3);
+        assert!(!damaged.reason.contains("secret"));
+    }
+
+    #[test]
+    fn a_link_is_damage_and_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "{\"offset\":0,\"value\":1,\"created_at_ms\":1}\n").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut reader = StreamReader::open(&link).unwrap().unwrap();
+        assert_eq!(reader.next().unwrap_err().line, 0);
+        assert!(reader.stat().is_symlink());
+        let (of_file, size) = sha256_of_file(&file).unwrap().unwrap();
+        assert_eq!(size, 41);
+        assert_ne!(sha256_of_file(&link).unwrap().unwrap().0, of_file);
+        assert!(
+            StreamReader::open(&dir.path().join("none"))
+                .unwrap()
+                .is_none()
+        );
+        assert_eq!(sha256_of_file(&dir.path().join("none")).unwrap(), None);
+        assert!(
+            StreamReader::open(dir.path())
+                .unwrap()
+                .unwrap()
+                .next()
+                .is_err()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn takes_and_refuses_what_the_application_does(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("{\"offset\":0,\"value\":".to_owned()),
+                    Just(",\"created_at_ms\":1}\n".to_owned()),
+                    Just("{\"role\":\"user\",\"content\":\"x\",\"id\":\"1\"}".to_owned()),
+                    Just("{\"content\":[1,{\"role\":2}],\"role\":\"\\u00e9\"}".to_owned()),
+                    "[\\[\\]{},:\"0-9eE.+\\-]{1,3}",
+                    "\"(\\\\u[dD][89abcdef][0-9a-f]{2}|[a-z\\\\\"/ ]|\\\\n){0,4}\"",
+                    "(true|null|1e4..|-0|1\\.5)",
+                    "[ \r\n\t\u{85}\u{2028}]",
+                ],
+                0..12,
+            ),
+        ) {
+            let bytes = parts.concat().into_bytes();
+            prop_assert_eq!(strict(&bytes), naive(&bytes), "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+}

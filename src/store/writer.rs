@@ -351,3 +351,7 @@ impl Writer {
 pub fn is_temp_name(name: &str) -> bool {
     atomic::is_temp_name(name)
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

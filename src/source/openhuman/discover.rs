@@ -305,9 +305,11 @@ impl Scan<'_> {
         self.found.files.push(Found {
             stem: stem.to_owned(),
             place,
-            stat: entry
-                .stat
-                .or_else(|| Stat::of(&self.workspace.join(&entry.path), true).ok().flatten()),
+            stat: entry.stat.or_else(|| {
+                Stat::of(&self.workspace.join(&entry.path), true)
+                    .ok()
+                    .flatten()
+            }),
             path: SourcePath::file(entry.path),
         });
     }
@@ -329,7 +331,11 @@ impl Scan<'_> {
 
     fn warn(&mut self, code: Code, relative: &Path, why: &str) {
         let shown: Vec<_> = relative.iter().map(readable).collect();
-        let slash = if relative.as_os_str().as_encoded_bytes().ends_with(b"/") { "/" } else { "" };
+        let slash = if relative.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            "/"
+        } else {
+            ""
+        };
         let message = format!("{}{slash} was not read: {why}", shown.join("/"));
         self.found.diagnostics.push(Diagnostic::new(code, message));
     }
@@ -362,7 +368,11 @@ mod tests {
     }
 
     fn paths(found: &Discovery) -> Vec<String> {
-        found.files.iter().map(|file| file.path.to_string()).collect()
+        found
+            .files
+            .iter()
+            .map(|file| file.path.to_string())
+            .collect()
     }
 
     #[test]
@@ -408,7 +418,10 @@ mod tests {
         assert!(found.files.is_empty());
         let all: Vec<_> = found.diagnostics.iter().map(Diagnostic::sentence).collect();
         assert_eq!(all.len(), 5, "{all:#?}");
-        assert!(all.iter().any(|text| text.contains("session_raw-/ was")), "{all:#?}");
+        assert!(
+            all.iter().any(|text| text.contains("session_raw-/ was")),
+            "{all:#?}"
+        );
     }
 
     #[cfg(unix)]
@@ -422,7 +435,10 @@ mod tests {
         symlink(outside.path().join("x.jsonl"), raw.join("c.jsonl")).unwrap();
         symlink("nowhere", raw.join("d.jsonl")).unwrap();
         let found = discover(folder.path());
-        assert_eq!(paths(&found), ["session_raw/a.jsonl", "session_raw/b.jsonl"]);
+        assert_eq!(
+            paths(&found),
+            ["session_raw/a.jsonl", "session_raw/b.jsonl"]
+        );
         assert_eq!(found.diagnostics.len(), 2);
     }
 

@@ -80,7 +80,10 @@ pub fn cross_check(
     if let Some(record) = subagents.by_worker_thread(thread_id) {
         let thread = record.parent_thread_id.as_deref();
         if let Some(thread) = thread.filter(|thread| *thread != parent_thread) {
-            others.push(format!("sub-agent record {} says thread {thread}", record.id));
+            others.push(format!(
+                "sub-agent record {} says thread {thread}",
+                record.id
+            ));
         }
         let key = record.parent_session.as_deref();
         if let Some(key) = key.filter(|key| *key != parent.as_str() && key != parent_stem) {
@@ -116,7 +119,10 @@ mod tests {
 
     #[test]
     fn roots_come_before_their_children() {
-        assert_eq!((depth("1_a"), depth("1_a__2_b"), depth("1_a__2_b__3_c")), (0, 1, 2));
+        assert_eq!(
+            (depth("1_a"), depth("1_a__2_b"), depth("1_a__2_b__3_c")),
+            (0, 1, 2)
+        );
     }
 
     #[test]

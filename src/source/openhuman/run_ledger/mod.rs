@@ -43,6 +43,9 @@ pub struct Limits {
     /// it lies in the workspace; that it does not lie in the store either is
     /// for the caller to see to, who knows where that is.
     pub temp_dir: PathBuf,
+    /// About how many bytes of memory runs may take up: half a gigabyte, or
+    /// three quarters of a million runs. Those beyond it are not read.
+    pub memory: u64,
 }
 
 impl Default for Limits {
@@ -50,6 +53,7 @@ impl Default for Limits {
         Self {
             time: Duration::from_secs(30),
             temp_dir: std::env::temp_dir(),
+            memory: 512 << 20,
         }
     }
 }
@@ -65,7 +69,9 @@ impl RunLedger {
     pub fn read_within(workspace: &Path, limits: &Limits) -> (Self, Vec<Diagnostic>) {
         let rows = match locate(workspace, FOLDER, FILE) {
             Ok(None) => return Self::default().without_trouble(),
-            Ok(Some(database)) => open::read(&database, workspace, limits, rows::read),
+            Ok(Some(database)) => open::read(&database, workspace, limits, &|connection| {
+                rows::read(connection, limits.memory)
+            }),
             Err(refused) => Err(refused.into()),
         };
         match rows {
@@ -149,8 +155,11 @@ impl RunLedger {
 }
 
 fn add(lists: &mut HashMap<String, Vec<String>>, key: &str, value: &str) {
-    let list = lists.entry(key.to_owned()).or_default();
-    list.push(value.to_owned());
+    match lists.get_mut(key) {
+        Some(list) => list.push(value.to_owned()),
+        // Most lists have one entry; `Vec` would make room for four.
+        None => drop(lists.insert(key.to_owned(), vec![value.to_owned()])),
+    }
 }
 
 fn warnings(rows: &Rows) -> Vec<Diagnostic> {

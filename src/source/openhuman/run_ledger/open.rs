@@ -69,7 +69,7 @@ pub(super) fn read<T>(
     database: &Path,
     workspace: &Path,
     limits: &Limits,
-    query: fn(&Connection) -> Result<T, Trouble>,
+    query: &dyn Fn(&Connection) -> Result<T, Trouble>,
 ) -> Result<T, Trouble> {
     enum Taken<T> {
         Read(T),
@@ -130,7 +130,7 @@ fn open_copy(folder: &Path) -> Result<Connection, Trouble> {
 fn ask<T>(
     connection: Connection,
     deadline: &Deadline,
-    query: fn(&Connection) -> Result<T, Trouble>,
+    query: &dyn Fn(&Connection) -> Result<T, Trouble>,
 ) -> Result<T, Trouble> {
     deadline.check()?;
     let handle = connection.get_interrupt_handle();

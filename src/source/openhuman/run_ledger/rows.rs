@@ -29,6 +29,17 @@ pub(super) struct Run {
     pub(super) worker_thread_id: Option<String>,
 }
 
+impl Run {
+    /// About what it takes up once it can be found by each of its threads.
+    fn memory(&self) -> u64 {
+        const LISTS: usize = 512;
+        let threads = [&self.parent_thread_id, &self.worker_thread_id];
+        let threads: usize = threads.into_iter().flatten().map(String::len).sum();
+        let parent = self.parent_run_id.as_ref().map_or(0, String::len);
+        (LISTS + 3 * self.id.len() + parent + 2 * threads) as u64
+    }
+}
+
 /// What the database gave.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
@@ -39,8 +50,8 @@ pub(super) struct Rows {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads all runs.
-pub(super) fn read(connection: &Connection) -> Result<Rows, Trouble> {
+/// Reads all runs, or the first of them as far as `room` bytes of memory go.
+pub(super) fn read(connection: &Connection, room: u64) -> Result<Rows, Trouble> {
     let mut rows = Rows::default();
     if let Err(instead) = table(connection)? {
         let note = format!("it has {instead}; sessions have no run ids");
@@ -65,7 +76,7 @@ pub(super) fn read(connection: &Connection) -> Result<Rows, Trouble> {
     } else if is_damaged(connection, TABLE)? {
         return Err(Trouble::Damaged);
     }
-    read_runs(connection, &columns, &mut rows)?;
+    read_runs(connection, &columns, room, &mut rows)?;
     rows.notes.extend(others(connection)?);
     Ok(rows)
 }
@@ -162,7 +173,12 @@ fn others(connection: &Connection) -> Result<Option<String>, Trouble> {
 }
 
 /// `NOT INDEXED`, since an index of a hostile file may say other than the table.
-fn read_runs(connection: &Connection, columns: &Columns, rows: &mut Rows) -> rusqlite::Result<()> {
+fn read_runs(
+    connection: &Connection,
+    columns: &Columns,
+    mut room: u64,
+    rows: &mut Rows,
+) -> rusqlite::Result<()> {
     let values = COLUMNS.map(|name| match columns.has(name) {
         // `octet_length` and `typeof` do not load what they look at.
         true => {
@@ -175,7 +191,16 @@ fn read_runs(connection: &Connection, columns: &Columns, rows: &mut Rows) -> rus
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         match run(row)? {
-            Some(run) => rows.runs.push(run),
+            Some(run) => {
+                let Some(left) = room.checked_sub(run.memory()) else {
+                    let runs = rows.runs.len();
+                    let note = format!("{TABLE} has more runs than are kept: {runs} were used");
+                    rows.notes.push(note);
+                    return Ok(());
+                };
+                room = left;
+                rows.runs.push(run);
+            }
             None => rows.unusable += 1,
         }
     }

@@ -667,6 +667,25 @@ fn the_reading_ends_when_its_time_is_over() {
 }
 
 #[test]
+fn memory_does_not_grow_with_the_database() {
+    let place = Place::with(&format!(
+        "{SCHEMA}; WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) \
+         INSERT INTO agent_runs (id, parent_thread_id) SELECT 'run-' || i, 't' FROM n;"
+    ));
+    let limits = Limits {
+        memory: 6_000,
+        ..place.limits()
+    };
+    let (ledger, warnings) = place.read_within(&limits);
+    assert_eq!(ledger.runs(), 11);
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].ends_with("agent_runs has more runs than are kept: 11 were used"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn an_exclusive_lock_of_another_process_is_no_hindrance() {
     let place = Place::with(&format!(
         "{SCHEMA}; {}",

@@ -25,8 +25,11 @@ const FOLDER: &str = ".openhuman";
 const FILE: &str = "subagent_sessions.json";
 
 /// How many bytes of records, beside their histories, are kept in memory:
-/// some ten thousand records. A file may be made of a hundred million.
-const KEPT: u64 = 32 << 20;
+/// those of some seventy thousand sub-agents. A file may be made of more.
+const KEPT: u64 = 64 << 20;
+
+/// What a record takes up beside its text, so that small ones count as well.
+const OVERHEAD: u64 = 256;
 
 /// How many records are named before they are only counted, as for lines
 /// (`behaviour.md`, run).
@@ -149,7 +152,7 @@ impl Reading {
             };
             return self.leave_out(number, Some(&subagent.id), why, messages);
         }
-        let Some(room) = self.room.checked_sub(around) else {
+        let Some(room) = self.room.checked_sub(around + OVERHEAD) else {
             let why = "the records before it are as many as are kept";
             return self.leave_out(number, Some(&subagent.id), why, messages);
         };

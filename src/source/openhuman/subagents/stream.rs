@@ -17,6 +17,10 @@ use crate::source::openhuman::locate::{Refused, locate};
 /// A record that is larger than this many bytes ends the reading.
 pub(super) const LARGEST_RECORD: u64 = 256 << 20;
 
+/// A file of more records ends the reading too: it is none of the
+/// application's, and a gigabyte of `0,` would keep a run busy for minutes.
+const MOST_RECORDS: usize = 1_000_000;
+
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Why the file cannot be used. Never a parser's words: those quote contents.
@@ -30,6 +34,8 @@ pub(super) enum Unusable {
     Cut { line: usize, column: usize },
     #[error("it is no JSON in UTF-8 at line {line}, column {column}")]
     NoJson { line: usize, column: usize },
+    #[error("it has more than {MOST_RECORDS} records")]
+    TooMany,
     #[error("record {record} is larger than {limit} bytes")]
     TooLarge { record: usize, limit: u64 },
 }
@@ -58,8 +64,7 @@ pub(super) fn records(
     let meter = Meter {
         left: Cell::new(largest),
         record: Cell::new(1),
-        is_over: Cell::new(false),
-        is_stopped: Cell::new(false),
+        end: Cell::new(None),
     };
     let mut reader = serde_json::Deserializer::from_reader(Metered {
         file,
@@ -74,22 +79,18 @@ pub(super) fn records(
     let Err(error) = outcome else {
         return Ok(());
     };
-    if meter.is_stopped.get() {
-        return Ok(());
-    }
-    if meter.is_over.get() {
-        let record = meter.record.get();
-        return Err(Unusable::TooLarge {
-            record,
-            limit: largest,
-        });
-    }
     let (line, column) = (error.line(), error.column());
-    Err(match error.classify() {
-        Category::Io => Refused::Io(error.into()).into(),
-        Category::Data => Unusable::NoArray,
-        Category::Eof => Unusable::Cut { line, column },
-        Category::Syntax => Unusable::NoJson { line, column },
+    Err(match (meter.end.get(), error.classify()) {
+        (Some(End::Stopped), _) => return Ok(()),
+        (Some(End::TooMany), _) => Unusable::TooMany,
+        (Some(End::TooLarge), _) => Unusable::TooLarge {
+            record: meter.record.get(),
+            limit: largest,
+        },
+        (None, Category::Io) => Refused::Io(error.into()).into(),
+        (None, Category::Data) => Unusable::NoArray,
+        (None, Category::Eof) => Unusable::Cut { line, column },
+        (None, Category::Syntax) => Unusable::NoJson { line, column },
     })
 }
 
@@ -98,8 +99,16 @@ struct Meter {
     /// Bytes that the record in hand may still take.
     left: Cell<u64>,
     record: Cell<usize>,
-    is_over: Cell<bool>,
-    is_stopped: Cell<bool>,
+    end: Cell<Option<End>>,
+}
+
+/// Why the parser was made to stop.
+#[derive(Clone, Copy)]
+enum End {
+    /// The caller has what it sought.
+    Stopped,
+    TooMany,
+    TooLarge,
 }
 
 struct Metered<'m> {
@@ -113,7 +122,7 @@ impl Read for Metered<'_> {
         match self.meter.left.get().checked_sub(read as u64) {
             Some(left) => self.meter.left.set(left),
             None => {
-                self.meter.is_over.set(true);
+                self.meter.end.set(Some(End::TooLarge));
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
         }
@@ -137,8 +146,12 @@ impl<'de> Visitor<'de> for Records<'_, '_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
         while let Some(record) = array.next_element::<Box<RawValue>>()? {
             let number = self.meter.record.get();
+            if number > MOST_RECORDS {
+                self.meter.end.set(Some(End::TooMany));
+                return Err(A::Error::custom("too many"));
+            }
             if (self.each)(number, record.get()).is_break() {
-                self.meter.is_stopped.set(true);
+                self.meter.end.set(Some(End::Stopped));
                 return Err(A::Error::custom("stopped"));
             }
             self.meter.record.set(number + 1);
@@ -206,6 +219,16 @@ mod tests {
         let deep = "[".repeat(100_001) + &"]".repeat(100_001);
         let (seen, outcome) = read(deep.as_bytes(), 1 << 20);
         assert_eq!((seen.len(), outcome), (1, Ok(())));
+    }
+
+    #[test]
+    fn a_file_of_too_many_records_ends_the_reading() {
+        let mut text = "[0".to_owned() + &",0".repeat(MOST_RECORDS - 1) + "]";
+        let (seen, outcome) = read(text.as_bytes(), 100);
+        assert_eq!((seen.len(), outcome), (MOST_RECORDS, Ok(())));
+        text.insert_str(1, "0,");
+        let (_, outcome) = read(text.as_bytes(), 100);
+        assert_eq!(outcome, Err("it has more than 1000000 records".to_owned()));
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn memory_does_not_grow_with_the_file() {
     };
     let records: Vec<_> = (0..10).map(record).collect();
     let workspace = workspace(format!("[{}]", records.join(",")));
-    let (subagents, warnings) = sentences(Subagents::read_within(workspace.path(), 1000, 220));
+    let (subagents, warnings) = sentences(Subagents::read_within(workspace.path(), 1000, 1500));
     assert_eq!(ids(&subagents), ["0", "1", "2", "3", "4"]);
     assert_eq!(warnings.len(), 5);
     assert_eq!(

@@ -13,6 +13,7 @@ fn the_copy_is_private_and_goes() {
     let limits = Limits {
         time: Duration::from_secs(30),
         temp_dir: temp.path().to_owned(),
+        ..Limits::default()
     };
     let state = State::of(&database).unwrap();
     let deadline = Deadline::after(limits.time);

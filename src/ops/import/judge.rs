@@ -1,0 +1,193 @@
+//! What the store has of a session, held against what was read: replace it,
+//! keep it, or refuse (`behaviour.md`, The live application).
+
+use super::Importer;
+use crate::error::Result;
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::key::Sha256;
+use crate::ops::compare::{Compare, Relation};
+use crate::plan::Item;
+use crate::plan::decide::Wishes;
+use crate::store::Draft;
+use crate::store::journal::{StreamReader, sha256_of_file};
+use crate::store::name::StoreName;
+use crate::store::record::{Descriptor, Entry};
+
+/// What is to be done about what the store already has.
+pub(super) enum Verdict {
+    /// Put ours in its place; what was there, if it was not ours.
+    Replace {
+        replaced: Option<serde_json::Value>,
+        note: Option<Diagnostic>,
+        moves_dropped: bool,
+    },
+    /// The store is ahead.
+    Keep,
+    /// Neither: fail.
+    Refuse(Code, String),
+}
+
+impl Importer<'_> {
+    /// Holds what the store has of the session against what was read.
+    pub(super) fn judge(
+        &self,
+        item: &Item,
+        name: &StoreName,
+        hash: Sha256,
+        compare: Option<&mut Compare>,
+    ) -> Result<Verdict> {
+        let Wishes {
+            force,
+            overwrite,
+            checksum,
+            ..
+        } = self.wishes;
+        let plain = Verdict::Replace {
+            replaced: None,
+            note: None,
+            moves_dropped: false,
+        };
+        let Some(compare) = compare else {
+            return Ok(plain);
+        };
+        let entry = item.entry.as_deref();
+        let ours = entry.filter(|entry| entry.has_record());
+        let stream = self.store.layout().stream_file(&name.messages());
+        let stream_hash = sha256_of_file(&stream)?;
+        let is_as_left =
+            ours.is_some_and(|entry| entry.journal_sha256 == stream_hash.map(|(hash, _)| hash));
+        if is_as_left {
+            return Ok(Verdict::Replace {
+                replaced: None,
+                note: None,
+                moves_dropped: true,
+            });
+        }
+        let mends = force || checksum || overwrite;
+        let stays_damaged = |what: &str| {
+            let message = format!("{what}; `run --checksum` writes it again from the source");
+            Verdict::Refuse(Code::StoreDamaged, message)
+        };
+        let mended = |what: &str| Verdict::Replace {
+            replaced: None,
+            note: Some(Diagnostic::new(
+                Code::Mended,
+                format!("{what}; written again"),
+            )),
+            moves_dropped: false,
+        };
+        let relation = compare.relation();
+        let is_of_earlier_importer = entry.is_some_and(|entry| !entry.is_ours())
+            && self.descriptor_of(name).is_some_and(|descriptor| {
+                Some(&descriptor.import.imported_at) == entry.map(|entry| &entry.imported_at)
+            });
+        if is_of_earlier_importer {
+            return Ok(self.take_over(entry, "the earlier importer's"));
+        }
+        let is_source_unchanged = ours.is_some_and(|entry| entry.sha256 == Some(hash));
+        Ok(match relation {
+            Relation::Damaged(reason) => {
+                let what = format!("the store's stream is damaged ({reason})");
+                if mends {
+                    mended(&what)
+                } else {
+                    stays_damaged(&what)
+                }
+            }
+            Relation::StoreIsAhead if !overwrite => Verdict::Keep,
+            // Nothing is lost by replacing it: an import that was cut off
+            // between a session's files and its entry, or damage.
+            Relation::StoreIsFirst if is_source_unchanged => {
+                mended("the store's stream is not what the item ledger says")
+            }
+            Relation::StoreIsFirst if ours.is_some() => plain,
+            Relation::StoreIsFirst => self.take_over(entry, "the application's"),
+            Relation::Diverged if is_source_unchanged && !overwrite => {
+                let what = "the store's stream differs from the source, which is unchanged";
+                if mends {
+                    mended(what)
+                } else {
+                    stays_damaged(what)
+                }
+            }
+            Relation::Diverged if !overwrite => {
+                let message = "the store's stream has gone another way than the source; both are \
+                               kept; `run --overwrite` replaces the stream";
+                Verdict::Refuse(Code::StoreDiverged, message.to_owned())
+            }
+            Relation::StoreIsAhead | Relation::Diverged => {
+                self.take_over(entry, "the application's")
+            }
+        })
+    }
+
+    /// Replaces a record that was not ours, and says so in the entry.
+    fn take_over(&self, entry: Option<&Entry>, whose: &str) -> Verdict {
+        let replaced = serde_json::json!({
+            "record": whose,
+            "imported_at": entry.map(|entry| &entry.imported_at),
+            "messages": entry.map(|entry| entry.messages),
+        });
+        let message = format!("{whose} record of this session was replaced");
+        Verdict::Replace {
+            replaced: Some(replaced),
+            note: Some(Diagnostic::new(Code::RecordReplaced, message)),
+            moves_dropped: false,
+        }
+    }
+
+    pub(super) fn descriptor_of(&self, name: &StoreName) -> Option<Descriptor> {
+        self.store.descriptor(name).ok().flatten()
+    }
+
+    /// Moves what the source no longer has into the residue, behind what was
+    /// moved there before. In a dry run it is only counted.
+    pub(super) fn move_dropped(
+        &self,
+        name: &StoreName,
+        compare: Option<Compare>,
+        mut draft: Option<&mut Draft>,
+    ) -> Result<u64> {
+        let residue = self.store.layout().stream_file(&name.residue());
+        if let (Some(draft), Some(mut old)) = (&mut draft, StreamReader::open(&residue)?) {
+            while let Ok(Some(record)) = old.next() {
+                if let Some(record) = dropped_record(record.value()) {
+                    draft.dropped(record)?;
+                }
+            }
+        }
+        let mut count = 0;
+        if let Some(mut compare) = compare {
+            compare.relation();
+            compare.dropped(|record| {
+                count += 1;
+                match &mut draft {
+                    Some(draft) => draft.dropped(record),
+                    None => Ok(()),
+                }
+            })?;
+        }
+        Ok(count)
+    }
+}
+
+/// The record inside of a residue record that holds a dropped message.
+fn dropped_record(value: &str) -> Option<&str> {
+    #[derive(serde::Deserialize)]
+    struct Dropped<'a> {
+        why: std::borrow::Cow<'a, str>,
+        #[serde(borrow)]
+        record: &'a serde_json::value::RawValue,
+    }
+    let dropped: Dropped<'_> = serde_json::from_str(value).ok()?;
+    (dropped.why == "dropped").then(|| dropped.record.get())
+}
+
+pub(super) fn dropped_warning(count: u64) -> Diagnostic {
+    let plural = if count == 1 { "" } else { "s" };
+    let message = format!(
+        "{count} message{plural} of an earlier import are not in the source any more; \
+         they were moved to the residue stream"
+    );
+    Diagnostic::new(Code::DroppedMessages, message)
+}

@@ -1,0 +1,123 @@
+//! What a caller may ask of an import, and how it is told of its progress.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::model::interrupt::Interrupt;
+use crate::model::key::SessionKey;
+use crate::plan::decide::Wishes;
+use crate::report::ItemReport;
+
+/// What to import and how; the field names are those of the design's RPC.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// The workspace; else it is sought as `behaviour.md` says.
+    pub workspace: Option<PathBuf>,
+    /// The store's root; else `tinyagents_store` in the workspace.
+    pub store: Option<PathBuf>,
+    /// Only plan.
+    pub dry_run: bool,
+    /// Globs on session keys; empty for all.
+    pub only: Vec<String>,
+    /// Import even what is done.
+    pub force: bool,
+    /// Replace streams that have gone another way.
+    pub overwrite: bool,
+    /// Compare content instead of size and mtime.
+    pub checksum: bool,
+    /// Take more than the application's reader would.
+    pub salvage: bool,
+    /// A rejected line makes the result unclean. Only the caller acts on it.
+    pub strict: bool,
+    /// Say more. Only the caller acts on it.
+    pub verbose: bool,
+    /// Threads; else one per core.
+    pub jobs: Option<usize>,
+    /// How long to wait for another import, in seconds.
+    #[serde(with = "seconds")]
+    pub retry_lock: Option<Duration>,
+    /// Asks a running import to stop.
+    #[serde(skip)]
+    pub interrupt: Interrupt,
+}
+
+pub(super) mod seconds {
+    use super::{Deserialize, Duration};
+
+    pub(crate) fn serialize<S: serde::Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => serializer.serialize_some(&duration.as_secs_f64()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let seconds = Option::<f64>::deserialize(deserializer)?;
+        let duration = seconds.map(Duration::try_from_secs_f64).transpose();
+        duration.map_err(serde::de::Error::custom)
+    }
+}
+
+/// Told how an import goes on; every method may be left out.
+pub trait Progress: Send {
+    /// The plan is made: so many sessions and bytes are to be read.
+    fn started(&mut self, _sessions: u64, _bytes: u64) {}
+    /// So many bytes more were read.
+    fn read(&mut self, _bytes: u64) {}
+    /// An item is done.
+    fn item(&mut self, _item: &ItemReport) {}
+}
+
+impl Progress for () {}
+
+impl Options {
+    /// The options that bear on what is done about an item.
+    pub(super) fn wishes(&self) -> Wishes {
+        Wishes {
+            force: self.force,
+            overwrite: self.overwrite,
+            checksum: self.checksum,
+            salvage: self.salvage,
+        }
+    }
+}
+
+/// Which sessions are meant: those that a pattern fits, or all.
+#[derive(Debug, Clone)]
+pub(crate) struct Only(Option<GlobSet>);
+
+impl Only {
+    /// # Errors
+    /// A pattern is none.
+    pub(crate) fn new(patterns: &[String]) -> Result<Self> {
+        if patterns.is_empty() {
+            return Ok(Self(None));
+        }
+        let usage = |error| Error::Usage(format!("--only: {error}"));
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            set.add(Glob::new(pattern).map_err(usage)?);
+        }
+        Ok(Self(Some(set.build().map_err(usage)?)))
+    }
+
+    /// Whether every session is meant.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this one is.
+    pub(crate) fn has(&self, key: &SessionKey) -> bool {
+        self.0.as_ref().is_none_or(|set| set.is_match(key.as_str()))
+    }
+}

@@ -1,0 +1,171 @@
+//! The end of an import: what failed, what was done, that it is complete, and
+//! what the next run need not look at again.
+
+use std::collections::HashSet;
+
+use super::run::Run;
+use crate::error::Result;
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::key::Sha256;
+use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::survey::SUBAGENTS;
+use crate::plan::{Item, Reads};
+use crate::report::Action;
+use crate::source::openhuman::discover::Found;
+use crate::store::Writer;
+use crate::store::record::{Failure, ImportRecord, Marker, RULES, Tool, VERSION};
+
+impl Run<'_> {
+    /// Failures, the import's report, and at the very end the marker.
+    pub(super) fn settle(
+        &mut self,
+        items: &[Item],
+        failures: &[(usize, Code, String)],
+    ) -> Result<()> {
+        let marker = self.store.marker()?.filter(Marker::is_ours);
+        let is_whole = self.only.is_all() && !self.options.interrupt.is_set();
+        let report = &mut self.report;
+        let is_clean = report.failed == 0 && report.unreadable == 0;
+        let wrote = report.imported > 0;
+        report.already_done = is_whole && is_clean && !wrote && marker.is_some();
+        let Some(writer) = &self.writer else {
+            return Ok(());
+        };
+        for (index, code, message) in failures {
+            let Some(item) = items.get(*index).filter(|_| *code != Code::Interrupted) else {
+                continue;
+            };
+            let failure = Failure {
+                source: item.session.source.to_string(),
+                session_key: item.session.key.clone(),
+                code: *code,
+                message: message.clone(),
+                size: item.stat.map_or(0, |stat| stat.size),
+                mtime_ms: self
+                    .clock
+                    .cap_mtime(item.stat.map_or(0, |stat| stat.mtime_ms())),
+                at: self.clock.imported_at(),
+            };
+            writer.put_failure(&item.ledger_key(), &failure)?;
+        }
+        let imported = |item: &&Item| item.replaces.len() > 1 && item.decision.writes();
+        for item in items.iter().filter(imported) {
+            // The first went with the commit.
+            for old in item.replaces.iter().skip(1) {
+                writer.remove_item(old)?;
+            }
+        }
+        if is_whole {
+            self.forget_failures(writer, items, failures)?;
+        }
+        let imported_at = self.clock.imported_at();
+        if wrote {
+            let record = ImportRecord::of(&self.report, imported_at.clone());
+            writer.put_import(&record)?;
+        }
+        if !is_clean && !self.only.is_all() {
+            writer.remove_marker()?;
+        }
+        let is_current = marker
+            .as_ref()
+            .is_some_and(|marker| marker.rules == Some(RULES));
+        if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
+            let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
+            let of_items = self.report.items.iter().map(|item| item.warnings.len());
+            let marker = Marker {
+                version: VERSION,
+                imported_at,
+                scanned: self.report.scanned,
+                imported: self.report.imported,
+                skipped: self.report.skipped,
+                failed: 0,
+                messages_written: self.report.messages_written,
+                warnings: (warnings + of_items.sum::<usize>()) as u64,
+                tool: Some(Tool::this()),
+                rules: Some(RULES),
+            };
+            if let Err(error) = writer.put_marker(&marker) {
+                let diagnostic = Diagnostic::new(Code::MarkerNotWritten, error.to_string());
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        Ok(())
+    }
+
+    /// Failures of sources that are not there any more, or not failing.
+    fn forget_failures(
+        &self,
+        writer: &Writer,
+        items: &[Item],
+        failures: &[(usize, Code, String)],
+    ) -> Result<()> {
+        let failing = failures.iter().filter_map(|(index, ..)| items.get(*index));
+        let known: HashSet<Sha256> = failing.map(Item::ledger_key).collect();
+        for key in self.store.failures()?.by_key.keys() {
+            if !known.contains(key) {
+                writer.remove_failure(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_cache(&self, items: Vec<Item>, others: Vec<Found>) {
+        let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
+            return;
+        };
+        let failed: HashSet<&str> = self
+            .report
+            .items
+            .iter()
+            .filter(|item| item.action == Action::Failed)
+            .map(|item| item.source.as_str())
+            .collect();
+        let mut cache = CacheWriter::new();
+        let mut histories = Vec::new();
+        for item in items {
+            let key = item.session.key.to_string();
+            let format = match item.reads {
+                Reads::File(format) => format,
+                Reads::History(subagent) => {
+                    histories.push(subagent.id);
+                    continue;
+                }
+            };
+            if failed.contains(item.session.source.to_string().as_str()) {
+                continue;
+            }
+            for file in item.older {
+                cache.note(file, Role::OlderCopy { of: key.clone() });
+            }
+            for file in item.companions {
+                cache.note(file, Role::Companion { of: key.clone() });
+            }
+            let ahead = self.ahead.get(&item.session.key);
+            let role = Role::Source {
+                key,
+                format,
+                ahead: ahead.map(|stat| (*stat).into()),
+            };
+            let file = Found {
+                path: item.session.source,
+                stem: item.session.stem,
+                place: item.place,
+                stat: item.stat,
+            };
+            cache.note(file, role);
+        }
+        for file in others {
+            cache.note(file, Role::NoTranscript);
+        }
+        let subagents = self.workspace.join(SUBAGENTS);
+        let marker = self.store.marker().ok().flatten();
+        let is_marked = marker.is_some_and(|marker| marker.is_ours());
+        let is_done = self.only.is_all() && self.report.is_clean() && is_marked;
+        let done = is_done.then_some((histories, subagents.as_path()));
+        // Only a cache: an import does not fail over it.
+        let bytes = cache.to_bytes(self.store.layout(), done);
+        if let Err(error) = writer.put_stat_cache(&bytes) {
+            tracing::debug!("the stat cache could not be written: {error}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What there is, before anything is decided: files, sub-agent records and
+//! item ledger entries → items with keys and names. `run` decides about them,
+//! `verify` examines them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::cache::StatCache;
+use super::identity::Identify;
+use super::moved::Gone;
+use super::{Item, history_item, items, keys};
+use crate::error::Result;
+use crate::model::interrupt::Interrupt;
+use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::source::openhuman::discover::Found;
+use crate::source::openhuman::subagents::Subagents;
+use crate::store::Store;
+use crate::store::name::{Names, StoreName};
+use crate::store::record::Entry;
+
+/// The sub-agents file, relative to the workspace.
+pub(crate) const SUBAGENTS: &str = ".openhuman/subagent_sessions.json";
+
+/// What items are made from.
+pub(crate) struct Survey<'a> {
+    pub(crate) workspace: &'a Path,
+    pub(crate) store: &'a Store,
+    pub(crate) entries: &'a HashMap<Sha256, Entry>,
+    /// What is known of files; an empty one if they are to be looked at anew.
+    pub(crate) cache: &'a StatCache,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+impl Survey<'_> {
+    /// The items of all files, and the files that are no transcripts.
+    pub(crate) fn items(&self, files: Vec<Found>) -> Result<(Vec<Item>, Vec<Found>)> {
+        let identify = Identify {
+            workspace: self.workspace,
+            cache: self.cache,
+            interrupt: self.interrupt,
+        };
+        let given: keys::Given = self
+            .entries
+            .iter()
+            .map(|(key, entry)| (*key, entry.session_key.clone()))
+            .collect();
+        let gone = Gone::new(self.workspace, &files, self.entries);
+        let (clusters, others) = identify.clusters(files)?;
+        let keyed = keys::assign(clusters, &given, |cluster| {
+            gone.moved(cluster, &identify, self.store)
+        });
+        let mut items = items(keyed, |key| self.entries.get(key).cloned());
+        self.name(&mut items)?;
+        Ok((items, others))
+    }
+
+    /// The items of sub-agents whose transcript is nowhere
+    /// (`openhuman-workspace.md` §4): of all `threads`, none is theirs.
+    pub(crate) fn histories<'t>(
+        &self,
+        subagents: &Subagents,
+        threads: impl IntoIterator<Item = &'t str>,
+        items: &[Item],
+    ) -> Result<Vec<Item>> {
+        let with_history = subagents
+            .records
+            .iter()
+            .filter(|record| record.history_len > 0);
+        let transcripts: HashSet<&str> = threads.into_iter().collect();
+        let keys: HashSet<&SessionKey> = items.iter().map(|item| &item.session.key).collect();
+        let mut seen = HashSet::new();
+        let file = SourcePath::file(SUBAGENTS);
+        let mut histories = Vec::new();
+        for record in with_history {
+            let thread = record.worker_thread_id.as_deref();
+            let has_transcript = thread.is_some_and(|thread| transcripts.contains(thread));
+            if has_transcript || !seen.insert(&record.id) {
+                continue;
+            }
+            let parent = record.parent_session.as_deref().map(SessionKey::new);
+            let parent = parent.filter(|key| keys.contains(key));
+            let key = SourcePath::record(SUBAGENTS, record.id.clone()).ledger_key();
+            let entry = self.entries.get(&key).cloned();
+            histories.push(history_item(record.clone(), &file, parent, entry));
+        }
+        self.name(&mut histories)?;
+        Ok(histories)
+    }
+
+    /// Names are given once and stay; new ones avoid all that are taken.
+    fn name(&self, items: &mut [Item]) -> Result<()> {
+        let mut names = Names::default();
+        let mut named: HashMap<SessionKey, StoreName> = HashMap::new();
+        for entry in self.entries.values() {
+            if let Some(name) = entry.store_name() {
+                names.reserve(&name, &entry.session_key);
+                named.insert(entry.session_key.clone(), name);
+            }
+        }
+        let new = items
+            .iter()
+            .filter(|item| !named.contains_key(&item.session.key));
+        let new: Vec<_> = new.map(|item| item.session.key.clone()).collect();
+        let assigned = if new.is_empty() {
+            Default::default()
+        } else {
+            let occupants = self.store.occupants()?;
+            names.assign(new, &|name| occupants.of(name))
+        };
+        for item in items {
+            match assigned.get(&item.session.key) {
+                Some((name, diagnostics)) => {
+                    item.name = Some(name.clone());
+                    item.diagnostics.extend(diagnostics.iter().cloned());
+                }
+                None => item.name = named.get(&item.session.key).cloned(),
+            }
+        }
+        Ok(())
+    }
+}
