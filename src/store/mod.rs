@@ -17,6 +17,7 @@ pub mod remove;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+pub mod traces;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

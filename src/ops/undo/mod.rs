@@ -5,6 +5,8 @@
 //! in, what took the place of a record that was not ours, and what may be the
 //! only copy. [`crate::store::remove`] says in which order the rest goes.
 
+mod session;
+
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,19 +14,21 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use self::session::Session;
 use super::options::{Only, seconds};
 use super::workspace::{STORE, Surroundings};
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
-use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::model::key::{Sha256, SourcePath};
 use crate::plan::survey::SUBAGENTS;
 use crate::report::{SCHEMA_VERSION, UndoAction, UndoItem, UndoReport};
 use crate::source::openhuman::discover::discover;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::name::StoreName;
 use crate::store::record::{Entry, Marker};
-use crate::store::remove::{Removal, Traces, Vouched};
+use crate::store::remove::Removal;
+use crate::store::traces::Traces;
 use crate::store::{Clock, CommitError, SharedLock, Store, Writer};
 
 /// Sessions that are looked at and removed together. Few, so that little time
@@ -85,30 +89,11 @@ pub fn undo(options: &Options) -> Result<UndoReport> {
     Ok(undo.finish())
 }
 
-/// A session that imports of ours brought.
-#[derive(Debug)]
-struct Session {
-    session_key: SessionKey,
-    source: String,
-    messages: u64,
-    is_replacement: bool,
-    /// Its entry names no stream of messages, so nobody knows what it
-    /// vouches for.
-    is_unusable: bool,
-    is_gone: bool,
-    /// The existing importer's entry, with what `accept` added to it taken off.
-    theirs: Option<Box<Entry>>,
-    /// Its entries: two where a source that moved was cut off in between.
-    keys: Vec<Sha256>,
-    /// What they vouch for; none where only a failure was accepted.
-    vouched: Vec<Vouched>,
-}
-
 /// What is to be done about a session.
 enum Verdict {
     Remove(Option<(StoreName, Traces)>),
     /// Only take off what `accept` has added to the existing importer's entry.
-    GiveBack(Entry),
+    GiveBack,
     Keep(Diagnostic, u64),
     Fail(Diagnostic),
 }
@@ -283,7 +268,7 @@ impl Undo<'_> {
             let item = match verdict {
                 Verdict::Keep(why, bytes) => session.item(UndoAction::Kept, Some(why), bytes),
                 Verdict::Fail(why) => session.item(UndoAction::Failed, Some(why), 0),
-                Verdict::GiveBack(entry) => self.give_back(session, entry, writer),
+                Verdict::GiveBack => give_back(session, writer),
                 Verdict::Remove(record) => {
                     let bytes = record.as_ref().map_or(0, |(_, traces)| traces.bytes());
                     removals.push(Removal {
@@ -322,27 +307,13 @@ impl Undo<'_> {
         items
     }
 
-    fn give_back(&self, session: &Session, entry: Entry, writer: Option<&Writer>) -> UndoItem {
-        let Some(writer) = writer else {
-            return session.item(UndoAction::WouldRemove, None, 0);
-        };
-        let put = |key| writer.put_entry(key, &entry);
-        match session.keys.iter().try_for_each(put) {
-            Ok(()) => session.item(UndoAction::Removed, None, 0),
-            Err(error) => {
-                let why = Diagnostic::new(Code::StoreWrite, error.to_string());
-                session.item(UndoAction::Failed, Some(why), 0)
-            }
-        }
-    }
-
     fn judge(&self, session: &Session) -> Verdict {
         if self.options.interrupt.is_set() {
             let message = "the undo was interrupted before this session";
             return Verdict::Fail(Diagnostic::new(Code::Interrupted, message));
         }
-        if let Some(entry) = &session.theirs {
-            return Verdict::GiveBack((**entry).clone());
+        if session.theirs.is_some() {
+            return Verdict::GiveBack;
         }
         if session.is_unusable {
             let message = "its item ledger entry names no stream of messages; kept";
@@ -412,42 +383,17 @@ impl Undo<'_> {
     }
 }
 
-impl Session {
-    fn of(key: Sha256, mut entry: Entry) -> Self {
-        let is_ours = entry.is_ours();
-        entry.accepted = None;
-        Self {
-            theirs: (!is_ours).then(|| Box::new(entry.clone())),
-            vouched: Vouched::of(&entry).into_iter().collect(),
-            is_unusable: entry.has_record() && entry.store_name().is_none(),
-            session_key: entry.session_key,
-            source: entry.source,
-            messages: entry.messages,
-            is_replacement: entry.replaced.is_some(),
-            is_gone: false,
-            keys: vec![key],
-        }
-    }
-
-    /// Takes over what another entry says of the same files.
-    fn join(&mut self, other: Self) {
-        self.is_replacement |= other.is_replacement;
-        self.keys.extend(other.keys);
-        self.vouched.extend(other.vouched);
-    }
-
-    fn item(&self, action: UndoAction, why: Option<Diagnostic>, bytes: u64) -> UndoItem {
-        let stream = self.vouched.first().map(|one| one.name.messages());
-        UndoItem {
-            session_key: self.session_key.to_string(),
-            source: self.source.clone(),
-            action,
-            // Of an accepted failure nothing was imported.
-            messages: stream.as_ref().map_or(0, |_| self.messages),
-            stream: stream.map(|stream| stream.as_str().to_owned()),
-            bytes,
-            warnings: why.iter().map(Diagnostic::sentence).collect(),
-            diagnostics: why.into_iter().collect(),
+/// Takes off what `accept` has added.
+fn give_back(session: &Session, writer: Option<&Writer>) -> UndoItem {
+    let (Some(writer), Some(entry)) = (writer, &session.theirs) else {
+        return session.item(UndoAction::WouldRemove, None, 0);
+    };
+    let mut keys = session.keys.iter();
+    match keys.try_for_each(|key| writer.put_entry(key, entry)) {
+        Ok(()) => session.item(UndoAction::Removed, None, 0),
+        Err(error) => {
+            let why = Diagnostic::new(Code::StoreWrite, error.to_string());
+            session.item(UndoAction::Failed, Some(why), 0)
         }
     }
 }
