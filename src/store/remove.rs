@@ -26,7 +26,7 @@ use super::{CommitError, StoreName, Writer, commit, kv};
 use crate::error::{Error, Result};
 use crate::fs::{Dir, Stat, sync};
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::key::{SessionKey, Sha256};
+use crate::model::key::Sha256;
 
 /// A session that is to be removed.
 #[derive(Debug)]
