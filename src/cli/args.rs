@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use session_import::ops::run::Options;
 use session_import::ops::verify::VerifyOptions;
+use session_import::ops::{self, run::Options};
 
 use super::explain::Explained;
 use super::{duration, exit};
@@ -117,6 +117,10 @@ pub(crate) enum Command {
     Run(Run),
     /// Read sources and store again, and compare.
     Verify(Verify),
+    /// Take an import back.
+    Undo(Undo),
+    /// Settle failed sessions that nobody can help.
+    Accept(Accept),
 }
 
 /// The two forms that every report has.
@@ -219,6 +223,83 @@ impl Run {
     }
 }
 
+/// Take an import back.
+///
+/// Removes what imports have written, session by session, and leaves what the
+/// application has gone on with, what took the place of a record that was not
+/// the import's own, and what may be the only copy left. Sources are not
+/// touched.
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Show what would be removed, but write nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+
+    /// Remove also what the application has written on in, and the only copies.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Undo {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::undo::Options {
+        ops::undo::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            dry_run: self.dry_run,
+            only: self.selection.only.clone(),
+            overwrite: self.overwrite,
+            retry_lock: self.retry_lock,
+            ..Default::default()
+        }
+    }
+}
+
+/// Settle failed sessions that nobody can help.
+///
+/// From then on `run` skips them and may call the import complete. A source
+/// that changes is tried again. `undo` takes it back.
+#[derive(Debug, Args)]
+pub(crate) struct Accept {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    /// Failed sessions: their files' paths, or their keys.
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+
+    /// Why nobody can help; kept in the store.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Accept {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::accept::Options {
+        ops::accept::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            sources: self.sources.clone(),
+            reason: self.reason.clone(),
+            retry_lock: self.retry_lock,
+        }
+    }
+}
+
 /// Read sources and store again, and compare; never write.
 ///
 /// Holds every message against its source, every file against the item ledger,
@@ -274,8 +355,7 @@ pub(crate) fn no_command() -> ! {
 /// Accepts the codes; clap then suggests the nearest for a wrong one, and the
 /// completions offer them with what they are about.
 fn code() -> impl clap::builder::TypedValueParser<Value = Explained> {
-    let known = Explained::all()
-        .map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
+    let known = Explained::all().map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
     PossibleValuesParser::new(known).try_map(|code| code.parse::<Explained>())
 }
 

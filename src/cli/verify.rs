@@ -35,5 +35,7 @@ pub(crate) fn main(verify: &Verify, common: &Common, output: &Output, bars: Mult
         }
         return output.json(exit, &report);
     }
-    output.text(exit, |out| text::verify::write(&report, verify, common, out))
+    output.text(exit, |out| {
+        text::verify::write(&report, verify, common, out)
+    })
 }

@@ -140,6 +140,23 @@ code_table! {
     Mended = "mended", Warning,
         "The store's record of this session was not what the item ledger says. It was written again from the source.";
 
+    // An undo.
+    /// The application has gone on with an imported session.
+    WrittenOnSince = "written-on-since", Warning,
+        "The session's stream or descriptor is not as the import left it: the application has written on in it, or it was damaged. `undo` kept all of it, its item ledger entry too, so that `run` still knows it. `undo --overwrite` removes it.";
+    /// An import had replaced a record that was not its own.
+    NotBroughtBack = "not-brought-back", Warning,
+        "When this session was imported, the store already held a record of it that the earlier importer or the application had written, and the import replaced it. `undo` cannot bring that one back, so it kept the one that took its place: without it the application would have none.";
+    /// The store may hold the only copy.
+    OnlyCopy = "only-copy", Warning,
+        "The session's source is gone, or no longer holds messages that an earlier import took from it. Removing the record would lose them, so `undo` kept it. If the source was only moved, `run` first; `undo --overwrite` removes the record all the same.";
+    /// An undo was cut off and had to be finished.
+    UndoUnfinished = "undo-unfinished", Warning,
+        "A crash or a full disk had cut an undo off between two steps. What it was about to remove has no item ledger entry any more; the next command that writes to the store removes it before anything else, and gives a session on which the application has written since its entry back.";
+    /// An item ledger entry cannot be used.
+    EntryUnusable = "entry-unusable", Warning,
+        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again.";
+
     // Sub-agents and run ledger.
     /// The messages come from the sub-agents file.
     SubagentHistory = "subagent-history", Warning,

@@ -21,9 +21,9 @@ use crate::plan::decide::{Decision, Wishes};
 use crate::report::Action;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
+use crate::store::kv;
 use crate::store::layout::Namespace;
 use crate::store::record::{Descriptor, Entry, Marker};
-use crate::store::kv;
 
 /// A descriptor as it lies there.
 struct Named {
@@ -55,7 +55,9 @@ impl Run<'_> {
         let read: Vec<_> = read.collect::<Result<_>>()?;
         let descriptors: HashMap<Sha256, Named> = read.into_iter().flatten().collect();
         for entry in entries.values_mut() {
-            let named = entry.descriptor_sha256.and_then(|hash| descriptors.get(&hash));
+            let named = entry
+                .descriptor_sha256
+                .and_then(|hash| descriptors.get(&hash));
             let Some(named) = named else { continue };
             if (&named.session_key, &named.stream) == (&entry.session_key, &entry.stream) {
                 continue;
@@ -68,7 +70,8 @@ impl Run<'_> {
                  descriptor; written again",
                 entry.source
             );
-            self.diagnostics.push(Diagnostic::new(Code::Mended, message));
+            self.diagnostics
+                .push(Diagnostic::new(Code::Mended, message));
         }
         Ok(())
     }
@@ -126,8 +129,13 @@ impl Run<'_> {
         };
         let keys: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
         let claim = |entry: &Entry| (entry.session_key.clone(), entry.stream.clone());
-        let own = items.iter().filter(|item| entries.contains_key(&item.ledger_key()));
-        let claimed: HashSet<_> = own.filter_map(|item| item.entry.as_deref()).map(claim).collect();
+        let own = items
+            .iter()
+            .filter(|item| entries.contains_key(&item.ledger_key()));
+        let claimed: HashSet<_> = own
+            .filter_map(|item| item.entry.as_deref())
+            .map(claim)
+            .collect();
         for (key, entry) in entries {
             if !keys.contains(key) && claimed.contains(&claim(entry)) {
                 writer.remove_item(key)?;

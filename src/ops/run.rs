@@ -200,6 +200,7 @@ impl Run<'_> {
             // Refuses what a run would refuse.
             let claim = self.store.claim(&self.workspace)?;
             self.diagnostics.extend(claim.diagnostics);
+            self.diagnostics.extend(self.store.unfinished_undo());
             return Ok(());
         }
         let (writer, diagnostics) = Writer::open(

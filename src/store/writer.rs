@@ -25,7 +25,7 @@ pub struct Writer {
     lock: Lock,
     pub(super) root: Arc<Dir>,
     pub(super) journal: Arc<Dir>,
-    kv: Arc<Dir>,
+    pub(super) kv: Arc<Dir>,
     namespaces: Mutex<BTreeMap<Namespace, Arc<Dir>>>,
     pub(super) flusher: Flusher,
     buffers: Buffers,
@@ -74,6 +74,7 @@ impl Writer {
         };
         let mut diagnostics = claim.diagnostics;
         diagnostics.extend(writer.clear_leftovers(&root)?);
+        diagnostics.extend(writer.finish_undo()?);
         if claim.is_new {
             writer.put(Namespace::Meta, FORMAT_KEY, &kv::to_bytes(&claim.format)?)?;
         }
@@ -154,6 +155,20 @@ impl Writer {
         self.put(Namespace::Items, &key.to_string(), &kv::to_bytes(entry)?)
     }
 
+    /// Writes entries alone, flushed together.
+    ///
+    /// # Errors
+    /// The first that could not be written; others may have been.
+    pub fn put_entries(&self, entries: Vec<(Sha256, Entry)>) -> Result<()> {
+        let slots = entries.into_iter().enumerate();
+        let slots = slots.map(|(tag, entry)| (tag, Ok(entry))).collect();
+        let put = self.put_all(Namespace::Items, slots, |(key, entry)| {
+            Ok((key.to_string(), kv::to_bytes(entry)?))
+        });
+        put.into_iter()
+            .try_for_each(|(_, result)| result.map(drop).map_err(Error::from))
+    }
+
     /// Removes an entry. `false` if there was none.
     ///
     /// # Errors
@@ -226,6 +241,15 @@ impl Writer {
         }
         known.insert(namespace, Arc::clone(&dir));
         Ok(dir)
+    }
+
+    /// The folder of a namespace is going.
+    pub(super) fn forget_namespace(&self, namespace: Namespace) {
+        let mut known = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.remove(&namespace);
     }
 
     /// The folder of a namespace, if there is one.

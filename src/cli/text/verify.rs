@@ -69,9 +69,18 @@ fn notices(report: &VerifyReport, all: bool, out: &mut dyn Write) -> io::Result<
     writeln!(out, "{}", Styled(ODD, "Notices"))?;
     for (code, group) in grouped(&report.notices) {
         let times = HumanCount(group.len() as u64);
-        write!(out, "\n  {times} × {}  {}\n", Styled(HEADING, code), code.summary())?;
+        write!(
+            out,
+            "\n  {times} × {}  {}\n",
+            Styled(HEADING, code),
+            code.summary()
+        )?;
         let told = if all { group.len() } else { 1 };
-        let example = if group.len() > told { "for example " } else { "" };
+        let example = if group.len() > told {
+            "for example "
+        } else {
+            ""
+        };
         for finding in group.into_iter().take(told) {
             place(example, finding, out)?;
         }
@@ -80,7 +89,13 @@ fn notices(report: &VerifyReport, all: bool, out: &mut dyn Write) -> io::Result<
 }
 
 fn place(before: &str, finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
-    let Finding { source, session_key, file, message, .. } = finding;
+    let Finding {
+        source,
+        session_key,
+        file,
+        message,
+        ..
+    } = finding;
     let about = source.as_ref().or(session_key.as_ref()).or(file.as_ref());
     match about {
         Some(about) => writeln!(out, "    {before}{}: {}", visible(about), visible(message)),
@@ -89,7 +104,13 @@ fn place(before: &str, finding: &Finding, out: &mut dyn Write) -> io::Result<()>
 }
 
 fn shown(difference: &Difference, out: &mut dyn Write) -> io::Result<()> {
-    let Difference { place, field, words, store, given } = difference;
+    let Difference {
+        place,
+        field,
+        words,
+        store,
+        given,
+    } = difference;
     writeln!(out, "      {}, {}: {words}", visible(place), visible(field))?;
     for (whose, text) in [("store ", store), ("source", given)] {
         if let Some(text) = text {
@@ -100,7 +121,15 @@ fn shown(difference: &Difference, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn totals(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
-    let VerifyReport { sources, entries, checked, messages, residue, store, .. } = report;
+    let VerifyReport {
+        sources,
+        entries,
+        checked,
+        messages,
+        residue,
+        store,
+        ..
+    } = report;
     let number = |number: u64, what: &str| count(number, what);
     writeln!(
         out,
@@ -110,7 +139,11 @@ fn totals(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
         HumanCount(*checked),
     )?;
     let lines = number(*residue, "other line");
-    writeln!(out, "{} and {lines} were compared.", number(*messages, "message"))?;
+    writeln!(
+        out,
+        "{} and {lines} were compared.",
+        number(*messages, "message")
+    )?;
     if report.clean {
         writeln!(out, "Nothing is wrong.")?;
     }

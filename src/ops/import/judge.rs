@@ -49,7 +49,7 @@ impl Importer<'_> {
             return Ok(plain);
         };
         let entry = item.record();
-        let ours = entry.filter(|entry| entry.is_ours());
+        let ours = entry.filter(|entry| entry.has_record());
         let stream = self.store.layout().stream_file(&name.messages());
         let stream_hash = sha256_of_file(&stream)?;
         let is_as_left =

@@ -128,7 +128,9 @@ impl Importer<'_> {
 
         let descriptor = self.descriptor(item, name, &reading, thread_id.clone(), warnings);
         let mut entry = self.entry(item, name, &reading, hash, source);
-        entry.replaced = replaced;
+        // Once said it stays: `undo` cannot bring back what was there before.
+        let before = item.record().and_then(|entry| entry.replaced.clone());
+        entry.replaced = replaced.or(before);
         entry.unsettled = has_changed.then_some(true);
         if entry.subagent.is_none() {
             let record = self.subagents.by_worker_thread(&thread_id);

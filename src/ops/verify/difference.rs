@@ -75,7 +75,11 @@ pub(super) fn of_residue(store: &str, given: &Residue<'_>) -> Vec<Field> {
     };
     let all = [
         field("line", stored.line.map(Value::from), given.line.into()),
-        field("why", stored.why.map(Value::from), given.why.as_str().into()),
+        field(
+            "why",
+            stored.why.map(Value::from),
+            given.why.as_str().into(),
+        ),
         text,
     ];
     all.into_iter().flatten().collect()
@@ -142,7 +146,10 @@ fn words(store: Option<&Value>, given: Option<&Value>) -> (String, usize) {
     let at = common.take_while(|(a, b)| a == b).count();
     let (of_store, of_given) = (store.chars().count(), given.chars().count());
     let words = match of_store == of_given {
-        true => format!("{of_store} characters each, different from character {} on", at + 1),
+        true => format!(
+            "{of_store} characters each, different from character {} on",
+            at + 1
+        ),
         false => format!(
             "{of_store} characters in the store, {of_given} from the source, different from \
              character {} on",
@@ -172,7 +179,10 @@ mod tests {
 
     fn shown(store: &str, given: &str) -> Vec<Difference> {
         let fields = of_texts(store, given);
-        fields.into_iter().map(|field| field.shown("x".into())).collect()
+        fields
+            .into_iter()
+            .map(|field| field.shown("x".into()))
+            .collect()
     }
 
     #[test]
@@ -222,7 +232,10 @@ mod tests {
         let same = r#"{"line":3,"why":"malformed","error":"old words","base64":"Yf8="}"#;
         assert!(of_residue(same, &given).is_empty());
         let other = r#"{"line":4,"why":"header","text":"a"}"#;
-        let names: Vec<_> = of_residue(other, &given).into_iter().map(|f| f.name).collect();
+        let names: Vec<_> = of_residue(other, &given)
+            .into_iter()
+            .map(|f| f.name)
+            .collect();
         assert_eq!(names, ["line", "why", "base64"]);
     }
 }

@@ -17,10 +17,10 @@ use crate::plan::{Item, Reads};
 use crate::report::Finding;
 use crate::source::input::Input;
 use crate::source::openhuman::lineage;
+use crate::store::journal::sha256_of_file;
 use crate::store::layout::Namespace;
 use crate::store::name::StoreName;
 use crate::store::record::{Entry, RULES};
-use crate::store::journal::sha256_of_file;
 use crate::store::{Layout, kv};
 
 /// How often a session that is being written to is read.
@@ -145,13 +145,7 @@ impl Examiner<'_> {
     }
 
     /// How a source that was read stands to its entry.
-    fn state(
-        &self,
-        entry: &Entry,
-        item: &Item,
-        source: Source,
-        found: &mut Vec<Finding>,
-    ) -> State {
+    fn state(&self, entry: &Entry, item: &Item, source: Source, found: &mut Vec<Finding>) -> State {
         if entry.unsettled == Some(true) {
             let message = "source or stream were being written when it was imported; the next \
                            run reads it again";
@@ -170,7 +164,9 @@ impl Examiner<'_> {
             let message = format!("{} lies at {} now", entry.source, item.session.source);
             found.push(Finding::new(Check::SourceMoved, message));
         }
-        let time = source.stat.map(|stat| self.importer.clock.cap_mtime(stat.mtime_ms()));
+        let time = source
+            .stat
+            .map(|stat| self.importer.clock.cap_mtime(stat.mtime_ms()));
         let is_same_time = time == Some(entry.mtime_ms);
         if entry.sha256 == Some(source.hash) {
             if time.is_some() && !is_same_time && !is_moved {
@@ -185,7 +181,10 @@ impl Examiner<'_> {
                            and time are";
             Finding::new(Check::SourceSilent, message)
         } else {
-            Finding::new(Check::SourceChanged, "the source changed since it was imported")
+            Finding::new(
+                Check::SourceChanged,
+                "the source changed since it was imported",
+            )
         };
         found.push(finding);
         State::Other(source)
@@ -226,8 +225,8 @@ impl Examiner<'_> {
             return Ok(None);
         };
         let path = self.importer.workspace.join(item.session.source.relative());
-        let hash = Input::open(&path, self.importer.interrupt, &|_| ())
-            .and_then(|input| input.hash());
+        let hash =
+            Input::open(&path, self.importer.interrupt, &|_| ()).and_then(|input| input.hash());
         match hash {
             Err(Error::Interrupted) => Err(Error::Interrupted),
             other => Ok(other.ok()),

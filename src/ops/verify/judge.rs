@@ -90,7 +90,10 @@ impl Judge<'_> {
             return false;
         };
         if let Some(damaged) = &seen.refused {
-            let message = format!("the application would refuse the stream: {}", describe(damaged));
+            let message = format!(
+                "the application would refuse the stream: {}",
+                describe(damaged)
+            );
             self.tell(Check::StreamRefused, file, message);
             return false;
         }
@@ -112,7 +115,10 @@ impl Judge<'_> {
         }
         let differs = seen.differs.is_some() || seen.records != given;
         let gap = seen.gap.map(|number| {
-            format!("its offsets have a gap: message {number} does not have offset {}", number - 1)
+            format!(
+                "its offsets have a gap: message {number} does not have offset {}",
+                number - 1
+            )
         });
         let (code, message) = match (is_as_left, is_same_source) {
             (_, true) if differs => match is_as_left {
@@ -180,7 +186,8 @@ impl Judge<'_> {
                 let message = "its residue stream is not there";
                 self.tell(Check::ResidueMissing, file, message);
             } else if is_same_source && given > 0 {
-                let message = format!("the source gives {given} lines of residue, the store has none");
+                let message =
+                    format!("the source gives {given} lines of residue, the store has none");
                 self.tell(Check::ResidueDiffers, file, message);
             }
             return;
@@ -197,7 +204,8 @@ impl Judge<'_> {
         }
         let is_as_left = self.held.residue == self.entry.residue_sha256;
         let numbered = seen.records - seen.dropped;
-        let differs = is_same_source && (seen.differs.is_some() || seen.behind > 0 || numbered != given);
+        let differs =
+            is_same_source && (seen.differs.is_some() || seen.behind > 0 || numbered != given);
         let first = match seen.differs {
             Some(first) => Some(first),
             None if differs => Some(numbered.min(given) + 1),
@@ -236,7 +244,11 @@ impl Judge<'_> {
                 return;
             }
             None => {
-                self.tell(Check::DescriptorMissing, file, "its descriptor is not there");
+                self.tell(
+                    Check::DescriptorMissing,
+                    file,
+                    "its descriptor is not there",
+                );
                 return;
             }
         };
@@ -317,9 +329,15 @@ impl Judge<'_> {
 
     /// A descriptor that is as it was written tells what its entry must say.
     fn check_against_descriptor(&mut self, stored: &Map<String, Value>, fields: &mut Vec<Field>) {
-        let imported_at = stored.get("import").and_then(|import| import.get("imported_at"));
+        let imported_at = stored
+            .get("import")
+            .and_then(|import| import.get("imported_at"));
         let pairs = [
-            ("session_key", stored.get("session_key"), self.entry.session_key.as_str()),
+            (
+                "session_key",
+                stored.get("session_key"),
+                self.entry.session_key.as_str(),
+            ),
             ("stream", stored.get("stream"), self.entry.stream.as_str()),
             ("imported_at", imported_at, self.entry.imported_at.as_str()),
         ];
@@ -344,7 +362,8 @@ impl Judge<'_> {
         let numbered = residue.map_or(0, |seen| seen.records - seen.dropped);
         // In Markdown a record spans many lines; what was salvaged stands in
         // the residue as well, and a compaction brings its messages along.
-        let is_by_line = self.entry.kind != Some(Kind::Markdown) && self.entry.salvaged != Some(true);
+        let is_by_line =
+            self.entry.kind != Some(Kind::Markdown) && self.entry.salvaged != Some(true);
         let is_one_to_one = is_by_line && self.entry.compactions == Some(0);
         let has_residue = self.held.residue == self.entry.residue_sha256;
         let has_messages = messages.is_some() && self.held.journal == self.entry.journal_sha256;
@@ -354,10 +373,19 @@ impl Judge<'_> {
                 lines.total, lines.headers, lines.messages, lines.residue, lines.blank
             )
         } else if is_by_line && has_residue && numbered != lines.residue {
-            format!("{} lines are residue, the stream holds {numbered}", lines.residue)
-        } else if is_one_to_one && has_messages && messages.is_some_and(|seen| seen.records != lines.messages) {
+            format!(
+                "{} lines are residue, the stream holds {numbered}",
+                lines.residue
+            )
+        } else if is_one_to_one
+            && has_messages
+            && messages.is_some_and(|seen| seen.records != lines.messages)
+        {
             let held = messages.map_or(0, |seen| seen.records);
-            format!("{} lines are messages, the stream holds {held}", lines.messages)
+            format!(
+                "{} lines are messages, the stream holds {held}",
+                lines.messages
+            )
         } else {
             return;
         };
@@ -369,14 +397,22 @@ impl Judge<'_> {
         if self.entry.rules.is_none() {
             self.wrong.push(missing("rules"));
         }
-        if self.entry.tool.as_ref().is_none_or(|tool| tool.name != TOOL_NAME) {
+        if self
+            .entry
+            .tool
+            .as_ref()
+            .is_none_or(|tool| tool.name != TOOL_NAME)
+        {
             self.wrong.push(missing("tool"));
         }
         if let (State::Same(source), Some(item)) = (&self.state, self.item) {
             let importer = self.examiner.importer;
             let (reading, hash) = (&source.reading, source.hash);
             let expected = importer.entry(item, self.name, reading, hash, source.stat);
-            let told = self.found.iter().any(|finding| finding.code == Check::LinesOff);
+            let told = self
+                .found
+                .iter()
+                .any(|finding| finding.code == Check::LinesOff);
             let fields = difference::fields(&object(self.entry), &object(&expected));
             let fields = fields.into_iter().filter(|field| {
                 let name = field.name.as_str();
@@ -436,7 +472,9 @@ fn written_on(seen: &Seen, given: u64) -> String {
     let agreed = seen.agreed;
     match seen.records.checked_sub(given) {
         Some(0) => format!("it agrees with the source in all {agreed} messages"),
-        Some(more) => format!("it agrees with all {agreed} messages of the source, and has {more} more"),
+        Some(more) => {
+            format!("it agrees with all {agreed} messages of the source, and has {more} more")
+        }
         None => format!("it agrees with the first {agreed} of the source's {given} messages"),
     }
 }

@@ -114,7 +114,10 @@ impl Lockstep {
 
     /// Reads what is left of both streams: what their source does not give.
     pub(super) fn finish(&mut self, interrupt: &Interrupt) -> Result<()> {
-        for stream in [&mut self.messages, &mut self.residue].into_iter().flatten() {
+        for stream in [&mut self.messages, &mut self.residue]
+            .into_iter()
+            .flatten()
+        {
             stream.rest(interrupt)?;
         }
         Ok(())
@@ -229,9 +232,8 @@ impl Sink for Lockstep {
             let members = |line: &mut Vec<u8>| journal::message_members(line, message);
             journal::line_start(&mut self.line, offset, members).map_err(unwritable)?;
             let line = &self.line;
-            let differing = |record: &Record<'_>| {
-                difference::of_texts(record.value(), value_in(line))
-            };
+            let differing =
+                |record: &Record<'_>| difference::of_texts(record.value(), value_in(line));
             let is_alike = |record: &Record<'_>| is_same(record, message);
             stream.step(line, "message", differing, is_alike);
         }
@@ -286,5 +288,7 @@ fn value_in(line: &[u8]) -> &str {
 
 /// Writing to memory does not fail, but for a value that is no JSON.
 fn unwritable(error: std::io::Error) -> Error {
-    Error::Usage(format!("a message of the source cannot be compared: {error}"))
+    Error::Usage(format!(
+        "a message of the source cannot be compared: {error}"
+    ))
 }

@@ -133,8 +133,8 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
     };
     let threads = options.jobs.unwrap_or(0);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool
-        .map_err(|error| Error::Usage(format!("cannot start {threads} threads: {error}")))?;
+    let pool =
+        pool.map_err(|error| Error::Usage(format!("cannot start {threads} threads: {error}")))?;
     pool.install(|| verify.all(&progress))?;
     Ok(verify.finish(diagnostics))
 }
@@ -169,8 +169,13 @@ impl Verify<'_> {
         let (mut items, _) = survey.items(found.files)?;
         items.iter_mut().for_each(|item| take_along(item, &entries));
         let collisions = collisions(importer.store, &entries, &items)?;
-        let tasks: Vec<_> = items.iter().map(|item| Task::of_item(item, &entries)).collect();
-        let alone = entries.len().saturating_sub(tasks.iter().filter(|task| task.has_entry()).count());
+        let tasks: Vec<_> = items
+            .iter()
+            .map(|item| Task::of_item(item, &entries))
+            .collect();
+        let alone = entries
+            .len()
+            .saturating_sub(tasks.iter().filter(|task| task.has_entry()).count());
         if let Ok(mut progress) = progress.lock() {
             let bytes = items.iter().map(Item::bytes).sum();
             progress.started((tasks.len() + alone) as u64, bytes);
@@ -193,11 +198,16 @@ impl Verify<'_> {
         self.examine(&tasks, &collisions, progress)?;
 
         let is_selected = |key: &&SessionKey| self.only.has(key);
-        self.report.sources = all().map(|item| &item.session.key).filter(is_selected).count() as u64;
+        self.report.sources = all()
+            .map(|item| &item.session.key)
+            .filter(is_selected)
+            .count() as u64;
         let keys = entries.values().map(|entry| &entry.session_key);
         self.report.entries = keys.filter(is_selected).count() as u64;
         let items: Vec<&Item> = all().collect();
-        let found = self.whole.judge(importer.store, &entries, &items, &self.only)?;
+        let found = self
+            .whole
+            .judge(importer.store, &entries, &items, &self.only)?;
         found.into_iter().for_each(|finding| self.add(finding));
         Ok(())
     }
@@ -210,7 +220,10 @@ impl Verify<'_> {
     ) -> Result<()> {
         let subagents = self.examiner.importer.subagents;
         // Of what is not chosen, the threads matter all the same.
-        let wants_threads = subagents.records.iter().any(|record| record.history_len > 0);
+        let wants_threads = subagents
+            .records
+            .iter()
+            .any(|record| record.history_len > 0);
         let (only, whole, examiner) = (&self.only, &self.whole, self.examiner);
         let examined: Vec<(&Task<'_>, Examined)> = tasks
             .par_iter()
@@ -258,14 +271,22 @@ impl Verify<'_> {
         for list in [&mut report.findings, &mut report.notices] {
             list.sort_by(|a, b| {
                 let place = |finding: &Finding| {
-                    let Finding { session_key, source, code, file, .. } = finding;
+                    let Finding {
+                        session_key,
+                        source,
+                        code,
+                        file,
+                        ..
+                    } = finding;
                     (session_key.clone(), source.clone(), *code, file.clone())
                 };
                 place(a).cmp(&place(b))
             });
         }
         report.clean = report.findings.is_empty();
-        let warnings = diagnostics.iter().filter(|diagnostic| diagnostic.is_warning());
+        let warnings = diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.is_warning());
         report.warnings = warnings.map(Diagnostic::sentence).collect();
         report.diagnostics = diagnostics;
         report

@@ -91,14 +91,31 @@ impl Whole {
             return Ok(found);
         }
         let sources: HashSet<Sha256> = items.iter().map(|item| item.ledger_key()).collect();
-        let lost = self.damaged.iter().filter(|(key, _)| !sources.contains(*key));
+        let lost = self
+            .damaged
+            .iter()
+            .filter(|(key, _)| !sources.contains(*key));
         found.extend(lost.map(|(key, reason)| {
-            let message = format!("an item ledger entry cannot be read, and no source is its: {reason}");
-            of_key(Check::EntryDamaged, Namespace::Items, &key.to_string(), message)
+            let message =
+                format!("an item ledger entry cannot be read, and no source is its: {reason}");
+            of_key(
+                Check::EntryDamaged,
+                Namespace::Items,
+                &key.to_string(),
+                message,
+            )
         }));
         found.extend(self.damaged_failures.iter().map(|damaged| {
-            let message = format!("the record of a failed item cannot be read: {}", damaged.reason);
-            of_key(Check::FailureDamaged, Namespace::Failed, &damaged.key, message)
+            let message = format!(
+                "the record of a failed item cannot be read: {}",
+                damaged.reason
+            );
+            of_key(
+                Check::FailureDamaged,
+                Namespace::Failed,
+                &damaged.key,
+                message,
+            )
         }));
         let strangers = Strangers::of(store, entries, items)?;
         found.extend(self.marker(store, entries, items, strangers.complete));
@@ -136,9 +153,8 @@ impl Whole {
         items: &[&Item],
         strangers: u64,
     ) -> Option<Finding> {
-        let of_marker = |code, message: String| {
-            Some(of_key(code, Namespace::Markers, MARKER_KEY, message))
-        };
+        let of_marker =
+            |code, message: String| Some(of_key(code, Namespace::Markers, MARKER_KEY, message));
         if let Some(Err(damaged)) = &self.marker {
             let message = format!("the marker cannot be read: {}", damaged.reason);
             return of_marker(Check::MarkerDamaged, message);
@@ -154,7 +170,13 @@ impl Whole {
             let message = format!("there is a marker, and {failed} failed item{plural}");
             return of_marker(Check::MarkerWithFailures, message);
         }
-        let Marker { scanned, imported, skipped, failed, .. } = marker;
+        let Marker {
+            scanned,
+            imported,
+            skipped,
+            failed,
+            ..
+        } = marker;
         let parts = imported.checked_add(*skipped);
         if *failed > 0 || parts != Some(*scanned) {
             let message = format!(
@@ -166,7 +188,8 @@ impl Whole {
         let ours = entries.values().filter(|entry| entry.is_ours()).count() + self.damaged.len();
         let vouched = ours as u64 + self.left_alone + strangers;
         if *scanned > vouched {
-            let mut message = format!("the marker counts {scanned} sessions, and {vouched} are vouched for");
+            let mut message =
+                format!("the marker counts {scanned} sessions, and {vouched} are vouched for");
             let missing: BTreeSet<&SessionKey> = items
                 .iter()
                 .filter(|item| item.entry.is_none())
@@ -195,11 +218,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    fn of(
-        store: &Store,
-        entries: &HashMap<Sha256, Entry>,
-        items: &[&Item],
-    ) -> Result<Self> {
+    fn of(store: &Store, entries: &HashMap<Sha256, Entry>, items: &[&Item]) -> Result<Self> {
         // An entry that was settled before anything was imported has a name,
         // and vouches for nothing.
         let is_record = |entry: &&Entry| entry.journal_sha256.is_some() || !entry.is_ours();
@@ -208,11 +227,13 @@ impl Strangers {
             .filter(is_record)
             .filter_map(Entry::store_name)
             .collect();
-        let of_items: HashSet<&StoreName> = items.iter().filter_map(|item| item.name.as_ref()).collect();
+        let of_items: HashSet<&StoreName> =
+            items.iter().filter_map(|item| item.name.as_ref()).collect();
         let is_known = |name: &StoreName| vouched.contains(name) || of_items.contains(name);
         let streams = store.stream_names()?;
         let descriptors = store.descriptor_names()?;
-        let mut names: BTreeSet<StoreName> = streams.iter().filter_map(StreamName::of_messages).collect();
+        let mut names: BTreeSet<StoreName> =
+            streams.iter().filter_map(StreamName::of_messages).collect();
         names.extend(descriptors.iter().cloned());
         names.retain(|name| !is_known(name));
         let mut all = Self {
@@ -276,7 +297,12 @@ fn files(store: &Store) -> Result<Vec<Finding>> {
     for key in kv::list(layout, Namespace::Imports)? {
         if let Some(Err(damaged)) = kv::get::<IgnoredAny>(layout, Namespace::Imports, &key)? {
             let message = format!("the report of an import cannot be read: {}", damaged.reason);
-            found.push(of_key(Check::ImportReportDamaged, Namespace::Imports, &key, message));
+            found.push(of_key(
+                Check::ImportReportDamaged,
+                Namespace::Imports,
+                &key,
+                message,
+            ));
         }
     }
     Ok(found)
@@ -291,7 +317,10 @@ pub(super) fn collisions(
 ) -> Result<HashMap<Sha256, Finding>> {
     let mut claims: HashMap<String, Vec<(&Sha256, &Entry)>> = HashMap::new();
     // The earlier importer gave one stream to several sessions; that is known.
-    for (key, entry) in entries.iter().filter(|(_, entry)| entry.journal_sha256.is_some()) {
+    for (key, entry) in entries
+        .iter()
+        .filter(|(_, entry)| entry.journal_sha256.is_some())
+    {
         let stream = format!("stream {}", entry.stream.to_ascii_lowercase());
         let session = format!("session {}", entry.session_key);
         for claim in [stream, session] {
@@ -322,7 +351,10 @@ pub(super) fn collisions(
             continue;
         };
         for (.., key, _) in ranked.iter().skip(1) {
-            let message = format!("the entry of {} has this session, or its stream, already", first.source);
+            let message = format!(
+                "the entry of {} has this session, or its stream, already",
+                first.source
+            );
             found.insert(**key, Finding::new(Check::KeyCollision, message));
         }
     }

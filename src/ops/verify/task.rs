@@ -89,7 +89,9 @@ impl<'a> Task<'a> {
 
     /// Only the session's thread.
     pub(super) fn thread(&self, examiner: &Examiner<'_>) -> Result<Examined> {
-        let item = self.item().and_then(|item| Some((item, item.name.as_ref()?)));
+        let item = self
+            .item()
+            .and_then(|item| Some((item, item.name.as_ref()?)));
         let Some((item, name)) = item else {
             return Ok(Examined::default());
         };
@@ -116,7 +118,8 @@ impl<'a> Task<'a> {
         item: Option<&Item>,
     ) -> Result<Examined> {
         let mut found = Vec::new();
-        let is_marked_ours = entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
+        let is_marked_ours =
+            entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
         if !entry.is_ours() {
             found.push(if is_marked_ours {
                 let message = "its item ledger entry is ours and has no journal_sha256";
@@ -134,7 +137,7 @@ impl<'a> Task<'a> {
             let message = format!("settled on {}: {}", accepted.at, accepted.reason);
             found.push(Finding::new(Check::AcceptedItem, message));
             let hash = item.map(|item| examiner.hash(item)).transpose()?.flatten();
-            if hash.is_some_and(|hash| hash != accepted.sha256) {
+            if hash.is_some_and(|hash| Some(hash) != accepted.sha256) {
                 let message = "the source changed since it was settled";
                 found.push(Finding::new(Check::SourceChanged, message));
             }
@@ -156,12 +159,7 @@ impl<'a> Task<'a> {
     }
 
     /// A source that has no entry.
-    fn unimported(
-        &self,
-        examiner: &Examiner<'_>,
-        item: &Item,
-        whole: &Whole,
-    ) -> Result<Examined> {
+    fn unimported(&self, examiner: &Examiner<'_>, item: &Item, whole: &Whole) -> Result<Examined> {
         if let Some(reason) = whole.damaged_entry(&item.ledger_key()) {
             let message = format!("its item ledger entry cannot be read: {reason}");
             let found = vec![Finding::new(Check::EntryDamaged, message)];
@@ -176,7 +174,9 @@ impl<'a> Task<'a> {
         };
         let is_told = !examined.found.is_empty() || whole.has_failed(&item.ledger_key());
         if !is_told {
-            examined.found.push(Finding::new(Check::NotImported, "it is not imported"));
+            examined
+                .found
+                .push(Finding::new(Check::NotImported, "it is not imported"));
         }
         Ok(examined)
     }
@@ -238,7 +238,10 @@ fn beside(
                     true => Vec::new(),
                     false => vec![Finding::new(Check::NotImported, message)],
                 };
-                return Ok(Examined { found, ..Examined::default() });
+                return Ok(Examined {
+                    found,
+                    ..Examined::default()
+                });
             }
         },
     };
@@ -253,8 +256,13 @@ fn beside(
     };
     let (seen, given) = (stream.seen, lockstep.given.messages);
     if let Some(damaged) = &seen.refused {
-        let message = format!("the application would refuse the stream: {}", describe(damaged));
-        examined.found.push(Finding::new(Check::StreamRefused, message));
+        let message = format!(
+            "the application would refuse the stream: {}",
+            describe(damaged)
+        );
+        examined
+            .found
+            .push(Finding::new(Check::StreamRefused, message));
         return Ok(examined);
     }
     let has_descriptor = layout.key_file(Namespace::Sessions, name.as_str()).exists();
