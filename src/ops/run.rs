@@ -31,6 +31,7 @@ use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
+use crate::store::lock::Patience;
 use crate::store::record::{Entry, Marker};
 use crate::store::{Store, Writer};
 
@@ -207,7 +208,10 @@ impl Run<'_> {
             self.store.layout().root(),
             &self.workspace,
             self.clock,
-            self.options.retry_lock,
+            Patience {
+                retry: self.options.retry_lock,
+                interrupt: self.options.interrupt.clone(),
+            },
         )?;
         self.diagnostics.extend(diagnostics);
         self.writer = Some(writer);

@@ -1,6 +1,8 @@
 //! A store read back the way any other program would: file by file, with
 //! nothing of the product but the names that `tinyagents-store.md` gives.
 
+#![allow(clippy::indexing_slicing)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
