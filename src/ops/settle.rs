@@ -10,7 +10,7 @@ use crate::model::key::Sha256;
 use crate::plan::cache::{CacheWriter, Role};
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
-use crate::report::Action;
+use crate::report::{Action, ItemReport};
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
 use crate::store::record::{Failure, ImportRecord, Marker, RULES, Tool, VERSION};
@@ -163,7 +163,14 @@ impl Run<'_> {
         let subagents = self.workspace.join(SUBAGENTS);
         let marker = self.store.marker().ok().flatten();
         let is_marked = marker.is_some_and(|marker| marker.is_ours());
-        let is_done = self.only.is_all() && self.report.is_clean() && is_marked;
+        // Their entries say that the next run looks again.
+        let is_unsettled = |item: &ItemReport| {
+            let codes = [Code::ImportedWhileChanging, Code::StreamWrittenOn];
+            let mut found = item.diagnostics.iter();
+            found.any(|diagnostic| codes.contains(&diagnostic.code))
+        };
+        let is_settled = !self.report.items.iter().any(is_unsettled);
+        let is_done = self.only.is_all() && self.report.is_clean() && is_marked && is_settled;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
         let bytes = cache.to_bytes(self.store.layout(), done);

@@ -89,6 +89,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
     let claim = store.claim(&workspace)?;
     let (is_format_missing, more) = (claim.is_new, claim.diagnostics);
     diagnostics.extend(more);
+    diagnostics.extend(store.unfinished_undo());
     let (subagents, trouble) = Subagents::read(&workspace);
     diagnostics.extend(trouble);
     let (ledger, trouble) = RunLedger::read(&workspace);
