@@ -5,12 +5,14 @@
 //! discover → identify → read against the record → judge → report
 //! ```
 //!
-//! `lockstep` holds a source against its record while it is read, `examine`
-//! does that for one entry, `judge` says what follows, `difference` how two
-//! records differ, `store` looks at what belongs to no single entry.
+//! `task` says what is to be examined, `lockstep` holds a source against its
+//! record while it is read, `examine` does that for one entry, `judge` and
+//! `fields` say what follows, `difference` how two records differ, and `store`
+//! looks at what belongs to no single entry.
 
 mod difference;
 pub(crate) mod examine;
+mod fields;
 mod judge;
 mod lockstep;
 mod store;
