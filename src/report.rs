@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::check::{Check, Weight};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::session::{Kind, Lines};
 
@@ -134,6 +135,127 @@ impl RunReport {
     }
 }
 
+/// What was done about a session by `undo`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum UndoAction {
+    /// Taken out of the store.
+    Removed,
+    /// What a dry run says instead.
+    WouldRemove,
+    /// Left as it was, by a rule that its diagnostics name.
+    Kept,
+    /// Could not be removed; the next `undo` goes on with it.
+    Failed,
+}
+
+/// One session that `undo` looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct UndoItem {
+    /// The session's key.
+    pub session_key: String,
+    /// Its source, relative to the workspace.
+    pub source: String,
+    /// What was done.
+    pub action: UndoAction,
+    /// The journal's stream; none where only a failure was accepted.
+    pub stream: Option<String>,
+    /// Messages that its item ledger entry names.
+    pub messages: u64,
+    /// Bytes of its files in the store.
+    pub bytes: u64,
+    /// `code: sentence` for each diagnostic that is a warning or worse.
+    pub warnings: Vec<String>,
+    /// The same with their parts.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The result of `undo`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct UndoReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// Nothing was written.
+    pub dry_run: bool,
+    /// The workspace.
+    pub workspace: String,
+    /// The store's root.
+    pub store: String,
+    /// Nothing of any import is left (in a dry run: would be).
+    pub undone_whole: bool,
+    /// Sessions that imports had brought: always `removed + kept + failed`.
+    pub scanned: u64,
+    /// Sessions removed (in a dry run: that would be).
+    pub removed: u64,
+    /// Sessions left as they were.
+    pub kept: u64,
+    /// Sessions that could not be removed.
+    pub failed: u64,
+    /// Recorded failures that were forgotten (in a dry run: that would be).
+    pub failures_forgotten: u64,
+    /// Messages removed (in a dry run: that would be).
+    pub messages: u64,
+    /// Bytes removed (in a dry run: that would be).
+    pub bytes: u64,
+    /// Warnings about no single session, `code: sentence`.
+    pub warnings: Vec<String>,
+    /// The same with their parts.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The sessions, by key.
+    pub items: Vec<UndoItem>,
+}
+
+impl UndoReport {
+    /// Whether all was done that was to be done: what is kept by a rule is no
+    /// failure.
+    pub fn is_clean(&self) -> bool {
+        let is_error = |d: &Diagnostic| d.severity == crate::model::diagnostic::Severity::Error;
+        self.failed == 0 && !self.diagnostics.iter().any(is_error)
+    }
+}
+
+/// One failure that `accept` settled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AcceptedItem {
+    /// The session's key.
+    pub session_key: String,
+    /// Its source, relative to the workspace.
+    pub source: String,
+    /// Why it had failed.
+    pub code: Code,
+    /// The same in words.
+    pub message: String,
+    /// SHA-256 of the source's bytes; none where they cannot be read.
+    pub sha256: Option<String>,
+    /// An earlier import of the session is in the store, and stays.
+    pub keeps_record: bool,
+}
+
+/// The result of `accept`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AcceptReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// The workspace.
+    pub workspace: String,
+    /// The store's root.
+    pub store: String,
+    /// Why nobody can help, in the operator's words.
+    pub reason: String,
+    /// Failures settled.
+    pub accepted: u64,
+    /// Failures that are left.
+    pub still_failed: u64,
+    /// Warnings about no single session, `code: sentence`.
+    pub warnings: Vec<String>,
+    /// The same with their parts.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The sessions, by key.
+    pub items: Vec<AcceptedItem>,
+}
+
 /// What stands in place of a report where a command could not be done at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ErrorReport {
@@ -164,6 +286,101 @@ impl ErrorReport {
                 message: message.into(),
                 exit_code,
             },
+        }
+    }
+}
+
+/// The result of `verify`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct VerifyReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// The workspace.
+    pub workspace: String,
+    /// The store's root.
+    pub store: String,
+    /// There is no finding.
+    pub clean: bool,
+    /// Sources that are sessions.
+    pub sources: u64,
+    /// Item ledger entries.
+    pub entries: u64,
+    /// Entries whose record was held against its source, message by message.
+    /// The others have a notice or a finding that says why not.
+    pub checked: u64,
+    /// Messages that were read of their sources.
+    pub messages: u64,
+    /// Lines of sources that are no messages.
+    pub residue: u64,
+    /// What is not as it should be, by session.
+    pub findings: Vec<Finding>,
+    /// What is worth knowing, by session.
+    pub notices: Vec<Finding>,
+    /// Warnings about the workspace itself, `code: sentence`.
+    pub warnings: Vec<String>,
+    /// The same with their parts, and those that are only good to know.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// One thing that `verify` found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Finding {
+    /// The stable code.
+    pub code: Check,
+    /// How much it weighs.
+    pub severity: Weight,
+    /// The session's key, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// The session's source, relative to the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The file that it is about, relative to the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Number of the first differing message, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_message: Option<u64>,
+    /// Number of the first differing record of the residue stream, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_residue: Option<u64>,
+    /// What was found; never any message's content.
+    pub message: String,
+    /// With `--diff`: what differs. Holds contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
+}
+
+/// One thing that differs between a source and its record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Difference {
+    /// Where: `message 3`, `residue record 2`, `descriptor`, `entry`.
+    pub place: String,
+    /// The field.
+    pub field: String,
+    /// How the two differ, in words.
+    pub words: String,
+    /// What the store has, as JSON, perhaps a part of it; absent where it has nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// What the source gives, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+}
+
+impl Finding {
+    /// One about nothing in particular yet.
+    pub fn new(code: Check, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            session_key: None,
+            source: None,
+            file: None,
+            first_message: None,
+            first_residue: None,
+            message: message.into(),
+            differences: Vec::new(),
         }
     }
 }

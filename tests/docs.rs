@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use session_import::model::diagnostic::{Code, Severity};
-use session_import::report::{ErrorReport, RunReport};
+use session_import::report::{AcceptReport, ErrorReport, RunReport, UndoReport};
 
 #[test]
 fn warnings_are_those_of_the_table() {
@@ -50,6 +50,8 @@ fn warnings_are_those_of_the_table() {
 #[test]
 fn schemas_are_those_of_the_types() {
     schema("run", schemars::schema_for!(RunReport));
+    schema("undo", schemars::schema_for!(UndoReport));
+    schema("accept", schemars::schema_for!(AcceptReport));
     schema("error", schemars::schema_for!(ErrorReport));
 }
 

@@ -65,7 +65,10 @@ fn what_is_imported_is_what_the_naive_reader_reads() {
                 None => return Err(TestCaseError::fail(what)),
             };
             let text = source.bytes.escape_ascii();
-            return Err(TestCaseError::fail(format!("{}: {what}\nb\"{text}\"", source.path)));
+            return Err(TestCaseError::fail(format!(
+                "{}: {what}\nb\"{text}\"",
+                source.path
+            )));
         }
         checked.set(checked.get() + sources.len());
         Ok(())
@@ -75,7 +78,10 @@ fn what_is_imported_is_what_the_naive_reader_reads() {
         Err(TestError::Fail(what, _)) => panic!("{what}"),
         Err(error) => panic!("{error}"),
     }
-    eprintln!("{} transcripts are as the naive reader reads them", checked.get());
+    eprintln!(
+        "{} transcripts are as the naive reader reads them",
+        checked.get()
+    );
 }
 
 /// What is true of every import, whatever lies in the workspace and whichever
@@ -99,33 +105,56 @@ fn no_workspace_breaks_the_rules_of_the_store() {
             true => Ok(()),
             false => Err(TestCaseError::fail(format!("{rule}: {first:#?}"))),
         };
-        is(first.scanned == first.imported + first.skipped + first.failed, "the sum of items")?;
+        is(
+            first.scanned == first.imported + first.skipped + first.failed,
+            "the sum of items",
+        )?;
         is(first.skipped == 0, "all is new")?;
         let root = folder.path().join("tinyagents_store");
         let store = Store::try_read(&root).map_err(TestCaseError::fail)?;
         store.check(|_| true).map_err(TestCaseError::fail)?;
-        is(store.entries.len() as u64 == first.imported, "an entry for each item")?;
-        is(store.failures.len() as u64 == first.failed, "a failure for each that failed")?;
-        is(store.marker.is_some() == (first.failed == 0 && first.scanned > 0), "the marker")?;
+        is(
+            store.entries.len() as u64 == first.imported,
+            "an entry for each item",
+        )?;
+        is(
+            store.failures.len() as u64 == first.failed,
+            "a failure for each that failed",
+        )?;
+        is(
+            store.marker.is_some() == (first.failed == 0 && first.scanned > 0),
+            "the marker",
+        )?;
         // Two sessions never share anything.
         let keys: BTreeMap<&str, &str> = store
             .entries
             .values()
             .map(|entry| (text(&entry["stream"]), text(&entry["session_key"])))
             .collect();
-        is(keys.len() == store.entries.len(), "a stream for each session")?;
+        is(
+            keys.len() == store.entries.len(),
+            "a stream for each session",
+        )?;
         let distinct: std::collections::BTreeSet<_> = keys.values().collect();
         is(distinct.len() == keys.len(), "a key for each session")?;
-        is(store.descriptors.len() == keys.len(), "a descriptor for each session")?;
+        is(
+            store.descriptors.len() == keys.len(),
+            "a descriptor for each session",
+        )?;
         // And again: nothing is done twice, nothing is renamed.
         let before = Store::bytes(&root);
         let again = import(folder.path());
-        is(again.imported == 0 && again.skipped == first.imported, "done is done")?;
+        is(
+            again.imported == 0 && again.skipped == first.imported,
+            "done is done",
+        )?;
         is(again.failed == first.failed, "what failed fails again")?;
         let mut after = Store::bytes(&root);
         // The time of the last attempt is all that may change.
         after.retain(|path, _| !path.starts_with("kv/session_import.failed"));
-        let same = after.iter().all(|(path, bytes)| before.get(path) == Some(bytes));
+        let same = after
+            .iter()
+            .all(|(path, bytes)| before.get(path) == Some(bytes));
         is(same, "a second run writes nothing")
     });
     match result {
@@ -305,7 +334,9 @@ fn of_source(source: &Source, report: &RunReport, store: &Store) -> Result<(), S
     let verdict = |is_good: bool| match (is_good, item, has_failed, &session) {
         (true, Some(item), false, Some(_)) if item.action.as_str() == "imported" => Ok(()),
         (false, Some(item), true, None) if item.action.as_str() == "failed" => Ok(()),
-        _ => Err(format!("the naive reader reads it: {is_good}; the item: {item:#?}")),
+        _ => Err(format!(
+            "the naive reader reads it: {is_good}; the item: {item:#?}"
+        )),
     };
     match (expected(source), &session) {
         (Expected::Nothing, _) => match item {
@@ -344,7 +375,9 @@ fn text(value: &Value) -> &str {
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, naive: &T, found: &T) -> Result<(), String> {
     match naive == found {
         true => Ok(()),
-        false => Err(format!("{what} differ\n  naive {naive:?}\n  found {found:?}")),
+        false => Err(format!(
+            "{what} differ\n  naive {naive:?}\n  found {found:?}"
+        )),
     }
 }
 
@@ -371,8 +404,11 @@ fn jsonl(read: &NaiveTranscript, session: &Session) -> Result<(), String> {
         })
         .collect();
     same("messages", &expected, &session.messages)?;
-    let residue: Vec<(u64, String, Vec<u8>)> =
-        session.residue.iter().map(residue_line).collect::<Result<_, _>>()?;
+    let residue: Vec<(u64, String, Vec<u8>)> = session
+        .residue
+        .iter()
+        .map(residue_line)
+        .collect::<Result<_, _>>()?;
     same("residues", &read.residue, &residue)?;
     let lines = &read.lines;
     let lines = json!({
@@ -381,7 +417,9 @@ fn jsonl(read: &NaiveTranscript, session: &Session) -> Result<(), String> {
     });
     same("lines", &lines, &session.entry["lines"])?;
     let meta = &read.meta;
-    let thread = meta["thread_id"].as_str().filter(|id| !id.trim().is_empty());
+    let thread = meta["thread_id"]
+        .as_str()
+        .filter(|id| !id.trim().is_empty());
     let descriptor = &session.descriptor;
     let expected = json!({
         "agent_name": meta["agent"], "agent_id": meta.get("agent_id"),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use session_import::model::diagnostic::Code;
-use session_import::ops::run::Options;
+use session_import::ops::verify::VerifyOptions;
+use session_import::ops::{self, run::Options};
 
+use super::explain::Explained;
 use super::{duration, exit};
 
 /// Moves an AI assistant's old conversations into a TinyAgents store.
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 
     /// Explain a warning or an error.
     #[arg(long, value_name = "CODE", value_parser = code(), hide_possible_values = true)]
-    pub(crate) explain: Option<Code>,
+    pub(crate) explain: Option<Explained>,
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -114,6 +115,12 @@ impl Generate {
 pub(crate) enum Command {
     /// Import what is new or changed.
     Run(Run),
+    /// Read sources and store again, and compare.
+    Verify(Verify),
+    /// Take an import back.
+    Undo(Undo),
+    /// Settle failed sessions that nobody can help.
+    Accept(Accept),
 }
 
 /// The two forms that every report has.
@@ -216,6 +223,128 @@ impl Run {
     }
 }
 
+/// Take an import back.
+///
+/// Removes what imports have written, session by session, and leaves what the
+/// application has gone on with, what took the place of a record that was not
+/// the import's own, and what may be the only copy left. Sources are not
+/// touched.
+#[derive(Debug, Args)]
+pub(crate) struct Undo {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Show what would be removed, but write nothing.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+
+    /// Remove also what the application has written on in, and the only copies.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Undo {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::undo::Options {
+        ops::undo::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            dry_run: self.dry_run,
+            only: self.selection.only.clone(),
+            overwrite: self.overwrite,
+            retry_lock: self.retry_lock,
+            ..Default::default()
+        }
+    }
+}
+
+/// Settle failed sessions that nobody can help.
+///
+/// From then on `run` skips them and may call the import complete. A source
+/// that changes is tried again. `undo` takes it back.
+#[derive(Debug, Args)]
+pub(crate) struct Accept {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    /// Failed sessions: their files' paths, or their keys.
+    #[arg(value_name = "SOURCE", required = true)]
+    pub(crate) sources: Vec<PathBuf>,
+
+    /// Why nobody can help; kept in the store.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Accept {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::accept::Options {
+        ops::accept::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            sources: self.sources.clone(),
+            reason: self.reason.clone(),
+            retry_lock: self.retry_lock,
+        }
+    }
+}
+
+/// Read sources and store again, and compare; never write.
+///
+/// Holds every message against its source, every file against the item ledger,
+/// and the ledger against the marker. A finding makes the exit code 3; what
+/// `verify` finds, `run --checksum` mends.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Show what differs, contents included.
+    #[arg(long)]
+    pub(crate) diff: bool,
+
+    /// Exit with 3 if there is any notice.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Threads that read [default: one for each processor].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Verify {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> VerifyOptions {
+        VerifyOptions {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            only: self.selection.only.clone(),
+            diff: self.diff,
+            jobs: self.jobs.map(NonZeroUsize::get),
+            retry_lock: self.retry_lock,
+            ..VerifyOptions::default()
+        }
+    }
+}
+
 /// Ends the program: no command was named.
 pub(crate) fn no_command() -> ! {
     let missing = clap::error::ErrorKind::MissingSubcommand;
@@ -225,11 +354,9 @@ pub(crate) fn no_command() -> ! {
 
 /// Accepts the codes; clap then suggests the nearest for a wrong one, and the
 /// completions offer them with what they are about.
-fn code() -> impl clap::builder::TypedValueParser<Value = Code> {
-    let known = Code::ALL
-        .iter()
-        .map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
-    PossibleValuesParser::new(known).try_map(|code| code.parse::<Code>())
+fn code() -> impl clap::builder::TypedValueParser<Value = Explained> {
+    let known = Explained::all().map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
+    PossibleValuesParser::new(known).try_map(|code| code.parse::<Explained>())
 }
 
 fn exit_codes() -> String {
@@ -260,7 +387,7 @@ mod tests {
     fn the_last_format_counts() {
         let format = |line: &str| match Arguments::parse_from(line.split(' ')).command {
             Some(Command::Run(run)) => run.form.format(),
-            None => panic!("no command"),
+            _ => panic!("another command"),
         };
         assert_eq!(format("session-import run"), Format::Text);
         assert_eq!(format("session-import run --json"), Format::Json);

@@ -65,6 +65,15 @@ impl Exit {
         }
     }
 
+    /// What the finished result of another command means.
+    pub(crate) fn of_result(is_clean: bool, signal: Option<Signal>) -> Self {
+        match signal {
+            Some(signal) => Self::Interrupted(signal),
+            None if is_clean => Self::Done,
+            None => Self::Incomplete,
+        }
+    }
+
     /// What an error means that ended the whole command. An interruption without
     /// any signal counts as Ctrl-C.
     pub(crate) fn of_error(error: &Error, signal: Option<Signal>) -> Self {

@@ -4,6 +4,7 @@
 //! A command is one variant of [`args::Command`], one arm in [`main`], and one
 //! module like [`run`] that calls the library and writes what it returns.
 
+mod accept;
 mod args;
 mod duration;
 mod exit;
@@ -16,6 +17,8 @@ mod progress;
 mod run;
 mod signals;
 mod text;
+mod undo;
+mod verify;
 
 pub(crate) use self::args::Arguments;
 use self::args::Command;
@@ -35,6 +38,9 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     }
     match &arguments.command {
         Some(Command::Run(run)) => run::main(run, common, &output, bars),
+        Some(Command::Verify(verify)) => verify::main(verify, common, &output, bars),
+        Some(Command::Undo(undo)) => undo::main(undo, common, &output),
+        Some(Command::Accept(accept)) => accept::main(accept, common, &output),
         None => args::no_command(),
     }
 }

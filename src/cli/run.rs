@@ -61,7 +61,12 @@ fn finished(
 }
 
 /// The command as a whole could not be done.
-fn failed(error: &Error, format: Format, signal: Option<Signal>, output: &Output) -> Exit {
+pub(super) fn failed(
+    error: &Error,
+    format: Format,
+    signal: Option<Signal>,
+    output: &Output,
+) -> Exit {
     let exit = Exit::of_error(error, signal);
     tracing::error!("{error}");
     if format == Format::Json {

@@ -223,6 +223,34 @@ impl Dir {
         }
     }
 
+    /// Moves a file into another folder of the same store; what lies there at
+    /// `name` is replaced. `false` if there is none here.
+    ///
+    /// # Errors
+    /// The operating system's, but for "not found".
+    pub(crate) fn hand_over(&self, name: &str, to: &Self) -> io::Result<bool> {
+        fault::point("rename")?;
+        match rustix::fs::renameat(&self.handle, name, &to.handle, name) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Removes the folder `name` in this one, if it is empty; `false` if it is
+    /// not, or if there is none.
+    ///
+    /// # Errors
+    /// The operating system's, but for "not found" and "not empty".
+    pub(crate) fn remove_if_empty(&self, name: &str) -> io::Result<bool> {
+        fault::point("rmdir")?;
+        match rustix::fs::unlinkat(&self.handle, name, AtFlags::REMOVEDIR) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     fn take(&self, file: &File) -> io::Result<()> {
         self.owner.map_or(Ok(()), |owner| owner.take(file))
     }

@@ -4,9 +4,10 @@
 //! so that a test can break every step once; without it all of this compiles
 //! to nothing. Only the tests turn the feature on.
 //!
-//! - `SESSION_IMPORT_FAULT=n:ENOSPC|EIO|EACCES|short`: operation `n` (from 1)
-//!   fails with that error. `short` writes half of the bytes and then fails
-//!   with ENOSPC; on anything but a write it is ENOSPC.
+//! - `SESSION_IMPORT_FAULT=n:ENOSPC|EIO|EACCES|short|kill`: operation `n` (from
+//!   1) fails with that error. `short` writes half of the bytes and then fails
+//!   with ENOSPC; on anything but a write it is ENOSPC. `kill` ends the process
+//!   right there, as SIGKILL does.
 //! - `SESSION_IMPORT_FAULT_COUNT=FILE`: the number of operations so far is kept
 //!   in this file.
 
@@ -59,13 +60,15 @@ mod injected {
         Hardware,
         Access,
         Short,
+        Kill,
     }
 
     impl Fault {
         pub(super) fn error(self) -> io::Error {
             match self {
                 Self::NoSpace | Self::Short => Errno::NOSPC.into(),
-                Self::Hardware => Errno::IO.into(),
+                // Should the signal not end it, the operation fails at least.
+                Self::Hardware | Self::Kill => Errno::IO.into(),
                 Self::Access => Errno::ACCESS.into(),
             }
         }
@@ -91,6 +94,7 @@ mod injected {
                 "EIO" => Fault::Hardware,
                 "EACCES" => Fault::Access,
                 "short" => Fault::Short,
+                "kill" => Fault::Kill,
                 _ => return None,
             };
             Some((number.parse().ok()?, kind))
@@ -107,8 +111,11 @@ mod injected {
             // A test that cannot write its own count sees that by itself.
             let _ = std::fs::write(file, number.to_string());
         }
-        plan.fault
-            .filter(|(at, _)| *at == number)
-            .map(|(_, fault)| fault)
+        let fault = plan.fault.filter(|(at, _)| *at == number);
+        if fault.is_some_and(|(_, fault)| fault == Fault::Kill) {
+            use rustix::process::{Signal, getpid, kill_process};
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+        fault.map(|(_, fault)| fault)
     }
 }

@@ -46,10 +46,10 @@ pub struct Options {
     pub interrupt: Interrupt,
 }
 
-mod seconds {
+pub(super) mod seconds {
     use super::{Deserialize, Duration};
 
-    pub(super) fn serialize<S: serde::Serializer>(
+    pub(crate) fn serialize<S: serde::Serializer>(
         duration: &Option<Duration>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -59,7 +59,7 @@ mod seconds {
         }
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(deserializer)?;
@@ -76,6 +76,8 @@ pub trait Progress: Send {
     fn read(&mut self, _bytes: u64) {}
     /// An item is done.
     fn item(&mut self, _item: &ItemReport) {}
+    /// A session was verified.
+    fn verified(&mut self, _session_key: &str) {}
 }
 
 impl Progress for () {}

@@ -31,6 +31,7 @@ use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
+use crate::store::lock::Patience;
 use crate::store::record::{Entry, Marker};
 use crate::store::{Store, Writer};
 
@@ -111,7 +112,10 @@ impl Run<'_> {
         // Under the lock from here on, so that the plan is still true when it
         // is carried out.
         self.open_writer()?;
-        let entries = self.entries()?;
+        let mut entries = self.entries()?;
+        if self.options.checksum {
+            self.restore(&mut entries)?;
+        }
         let cache = match self.clock.is_fixed() {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
@@ -141,7 +145,7 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
         };
         let (mut items, others) = survey.items(files)?;
-        self.decide(&mut items, entries, cache)?;
+        self.decide(&mut items, cache)?;
         let (to_write, to_skip) = self.selected(&items, 0);
         self.begin(&items, &to_write, progress)?;
         let mut records = subagents.records.iter();
@@ -173,7 +177,7 @@ impl Run<'_> {
             }
             Err(_) => Vec::new(),
         };
-        self.decide(&mut histories, entries, cache)?;
+        self.decide(&mut histories, cache)?;
         items.append(&mut histories);
         let (more, to_skip) = self.selected(&items, first);
         if !more.is_empty() {
@@ -184,6 +188,10 @@ impl Run<'_> {
         done.skip(&items, &to_skip, &known);
 
         self.total(done.reports);
+        self.remove_twins(&items, entries)?;
+        if self.options.checksum {
+            self.remove_damaged_failures()?;
+        }
         self.settle(&items, &done.failures)?;
         Ok((items, others))
     }
@@ -193,13 +201,17 @@ impl Run<'_> {
             // Refuses what a run would refuse.
             let claim = self.store.claim(&self.workspace)?;
             self.diagnostics.extend(claim.diagnostics);
+            self.diagnostics.extend(self.store.unfinished_undo());
             return Ok(());
         }
         let (writer, diagnostics) = Writer::open(
             self.store.layout().root(),
             &self.workspace,
             self.clock,
-            self.options.retry_lock,
+            Patience {
+                retry: self.options.retry_lock,
+                interrupt: self.options.interrupt.clone(),
+            },
         )?;
         self.diagnostics.extend(diagnostics);
         self.writer = Some(writer);
@@ -219,12 +231,7 @@ impl Run<'_> {
         Ok(entries.by_key.into_iter().collect())
     }
 
-    fn decide(
-        &self,
-        items: &mut [Item],
-        entries: &HashMap<Sha256, Entry>,
-        cache: &StatCache,
-    ) -> Result<()> {
+    fn decide(&self, items: &mut [Item], cache: &StatCache) -> Result<()> {
         let marker = self.store.marker()?.filter(Marker::is_ours);
         let decide = Decide {
             workspace: &self.workspace,
@@ -237,9 +244,11 @@ impl Run<'_> {
             was_cut_off: marker.is_none(),
         };
         items.par_iter_mut().for_each(|item| {
-            let before = item.replaces.first().and_then(|key| entries.get(key));
-            item.decision = decide.decide(item, before);
+            item.decision = decide.decide(item);
         });
+        if self.options.checksum {
+            self.doubt(items);
+        }
         Ok(())
     }
 

@@ -56,10 +56,12 @@ impl Run<'_> {
             }
         }
         if is_whole {
-            self.forget_failures(writer, items)?;
+            self.forget_failures(writer, items, failures)?;
         }
         let imported_at = self.clock.imported_at();
         if wrote {
+            let warnings = self.diagnostics.iter().filter(|d| d.is_warning());
+            self.report.warnings = warnings.map(Diagnostic::sentence).collect();
             let record = ImportRecord::of(&self.report, imported_at.clone());
             writer.put_import(&record)?;
         }
@@ -68,7 +70,8 @@ impl Run<'_> {
         }
         let is_current = marker
             .as_ref()
-            .is_some_and(|marker| marker.rules == Some(RULES));
+            .is_some_and(|marker| marker.rules == Some(RULES))
+            && marker.is_some_and(|marker| !self.options.checksum || self.counts_right(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
             let of_items = self.report.items.iter().map(|item| item.warnings.len());
@@ -93,8 +96,14 @@ impl Run<'_> {
     }
 
     /// Failures of sources that are not there any more, or not failing.
-    fn forget_failures(&self, writer: &Writer, items: &[Item]) -> Result<()> {
-        let known: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
+    fn forget_failures(
+        &self,
+        writer: &Writer,
+        items: &[Item],
+        failures: &[(usize, Code, String)],
+    ) -> Result<()> {
+        let failing = failures.iter().filter_map(|(index, ..)| items.get(*index));
+        let known: HashSet<Sha256> = failing.map(Item::ledger_key).collect();
         for key in self.store.failures()?.by_key.keys() {
             if !known.contains(key) {
                 writer.remove_failure(key)?;

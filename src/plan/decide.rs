@@ -56,6 +56,13 @@ pub(crate) struct Wishes {
     pub(crate) salvage: bool,
 }
 
+/// A source as it was when its entry was written.
+struct Known {
+    size: u64,
+    mtime_ms: u64,
+    sha256: Option<Sha256>,
+}
+
 /// What there is to decide by.
 pub(crate) struct Decide<'a> {
     pub(crate) workspace: &'a Path,
@@ -72,9 +79,8 @@ pub(crate) struct Decide<'a> {
 }
 
 impl Decide<'_> {
-    /// Decides about one item. `moved_from` is the entry of the path that its
-    /// source had before.
-    pub(crate) fn decide(&self, item: &Item, moved_from: Option<&Entry>) -> Decision {
+    /// Decides about one item.
+    pub(crate) fn decide(&self, item: &Item) -> Decision {
         let Wishes {
             force,
             overwrite,
@@ -92,15 +98,22 @@ impl Decide<'_> {
                 return Decision::Skip(action, "the application goes on in the store");
             }
         }
-        let Some(entry) = item.entry.as_deref().or(moved_from) else {
+        let Some(entry) = item.record() else {
             return Decision::Import("new");
         };
         if let Some(accepted) = &entry.accepted {
-            let is_same = self.is_unchanged(item, entry, Some(accepted.sha256));
-            if is_same && !force {
+            let known = Known {
+                size: accepted.size,
+                mtime_ms: accepted.mtime_ms,
+                sha256: accepted.sha256,
+            };
+            if !force && self.is_unchanged(item, &known) {
                 return Decision::Skip(Action::SkippedAccepted, "accepted");
             }
-            return Decision::Import("changed since it was accepted");
+            // What was imported before may fit again.
+            if !entry.has_record() {
+                return Decision::Import("changed since it was accepted");
+            }
         }
         if !entry.is_ours() {
             return Decision::Import("imported by the earlier importer");
@@ -117,7 +130,12 @@ impl Decide<'_> {
         if self.wants_salvage(entry) {
             return Decision::Import("--salvage");
         }
-        if !self.is_unchanged(item, entry, entry.sha256) {
+        let known = Known {
+            size: entry.size,
+            mtime_ms: entry.mtime_ms,
+            sha256: entry.sha256,
+        };
+        if !self.is_unchanged(item, &known) {
             return Decision::Import("source changed");
         }
         if !self.has_record(entry) {
@@ -140,17 +158,17 @@ impl Decide<'_> {
 
     /// Whether the source is what the entry says. Where size and mtime are the
     /// same but inode and change time are not known to be, its bytes decide.
-    fn is_unchanged(&self, item: &Item, entry: &Entry, hash: Option<Sha256>) -> bool {
+    fn is_unchanged(&self, item: &Item, known: &Known) -> bool {
         let stat = match &item.reads {
-            Reads::History(subagent) => return Some(subagent.sha256) == hash,
+            Reads::History(subagent) => return Some(subagent.sha256) == known.sha256,
             Reads::File(_) => item.stat,
         };
         let Some(stat) = stat else {
             return false;
         };
         let is_moved = item.entry.is_none();
-        let looks_same = stat.size == entry.size
-            && (is_moved || self.clock.cap_mtime(stat.mtime_ms()) == entry.mtime_ms);
+        let looks_same = stat.size == known.size
+            && (is_moved || self.clock.cap_mtime(stat.mtime_ms()) == known.mtime_ms);
         if !looks_same && !self.wishes.checksum {
             return false;
         }
@@ -160,7 +178,7 @@ impl Decide<'_> {
         }
         let path = self.workspace.join(item.session.source.relative());
         let bytes = hash_of_source(&path);
-        bytes.ok() == hash
+        bytes.ok() == known.sha256
     }
 
     fn has_record(&self, entry: &Entry) -> bool {

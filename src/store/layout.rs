@@ -32,17 +32,20 @@ pub enum Namespace {
     Imports,
     /// The format record.
     Meta,
+    /// Entries of sessions that are being undone.
+    Undo,
 }
 
 impl Namespace {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Sessions,
         Self::Items,
         Self::Markers,
         Self::Failed,
         Self::Imports,
         Self::Meta,
+        Self::Undo,
     ];
 
     /// The folder's name.
@@ -54,6 +57,7 @@ impl Namespace {
             Self::Failed => "session_import.failed",
             Self::Imports => "session_import.imports",
             Self::Meta => "session_import.meta",
+            Self::Undo => "session_import.undo",
         }
     }
 }

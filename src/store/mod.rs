@@ -13,9 +13,11 @@ pub mod lock;
 pub mod name;
 pub mod record;
 mod relocate;
+pub mod remove;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+pub mod traces;
 pub mod writer;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

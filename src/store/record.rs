@@ -109,8 +109,15 @@ pub struct Accepted {
     pub reason: String,
     /// When.
     pub at: String,
-    /// The source's bytes at the time; others are tried again.
-    pub sha256: Sha256,
+    /// The source's bytes at the time; others are tried again. Absent where
+    /// they could not be read: then it is tried again once they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Sha256>,
+    /// Its size in bytes. The entry's own is that of the source whose record
+    /// is in the store, if there is one.
+    pub size: u64,
+    /// Its mtime in milliseconds since 1970.
+    pub mtime_ms: u64,
 }
 
 /// An item ledger entry: the eight keys of the existing importer, then ours.
@@ -261,9 +268,16 @@ impl Entry {
     }
 
     /// Whether this tool wrote it. The existing importer's entries give their
-    /// sources a session key and never count as done.
+    /// sources a session key and never count as done; `accept` may have added
+    /// to one.
     pub fn is_ours(&self) -> bool {
-        self.journal_sha256.is_some() || self.accepted.is_some()
+        self.has_record() || (self.accepted.is_some() && self.tool.is_some())
+    }
+
+    /// Whether it vouches for a stream: not where a failure was accepted and
+    /// nothing was imported before.
+    pub fn has_record(&self) -> bool {
+        self.journal_sha256.is_some()
     }
 
     /// The name that the session was given, if the stream is one of messages.

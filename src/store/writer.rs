@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::hashing::Buffers;
 use super::layout::{FORMAT_KEY, JOURNAL, KV, MARKER_KEY, key_file_name};
-use super::lock::Lock;
+use super::lock::{Lock, Patience};
 use super::{
     Clock, Draft, Entry, Failure, ImportRecord, Marker, Namespace, Store, StoreName, commit, kv,
 };
@@ -25,7 +24,7 @@ pub struct Writer {
     lock: Lock,
     pub(super) root: Arc<Dir>,
     pub(super) journal: Arc<Dir>,
-    kv: Arc<Dir>,
+    pub(super) kv: Arc<Dir>,
     namespaces: Mutex<BTreeMap<Namespace, Arc<Dir>>>,
     pub(super) flusher: Flusher,
     buffers: Buffers,
@@ -37,19 +36,19 @@ impl Writer {
     /// workspace. What is to be told is given with the writer.
     ///
     /// # Errors
-    /// [`Error::Locked`] if somebody else has it for longer than `retry`;
+    /// [`Error::Locked`] if somebody else has it for longer than there is patience;
     /// [`Error::Store`] if it may not be written; what the operating system
     /// refused.
     pub fn open(
         root: &Path,
         workspace: &Path,
         clock: Clock,
-        retry: Option<Duration>,
+        patience: impl Into<Patience>,
     ) -> Result<(Self, Vec<Diagnostic>)> {
         let store = Store::at(root);
         store.claim(workspace)?;
         let (root, parents) = Dir::open_root(root, Owner::of_workspace(workspace)?)?;
-        let lock = Lock::take(&root, retry)?;
+        let lock = Lock::take(&root, &patience.into())?;
         // Whoever had the lock before may have changed what was seen above.
         let claim = store.claim(workspace)?;
         let flusher = Flusher::new(&root);
@@ -74,6 +73,7 @@ impl Writer {
         };
         let mut diagnostics = claim.diagnostics;
         diagnostics.extend(writer.clear_leftovers(&root)?);
+        diagnostics.extend(writer.finish_undo()?);
         if claim.is_new {
             writer.put(Namespace::Meta, FORMAT_KEY, &kv::to_bytes(&claim.format)?)?;
         }
@@ -154,6 +154,20 @@ impl Writer {
         self.put(Namespace::Items, &key.to_string(), &kv::to_bytes(entry)?)
     }
 
+    /// Writes entries alone, flushed together.
+    ///
+    /// # Errors
+    /// The first that could not be written; others may have been.
+    pub fn put_entries(&self, entries: Vec<(Sha256, Entry)>) -> Result<()> {
+        let slots = entries.into_iter().enumerate();
+        let slots = slots.map(|(tag, entry)| (tag, Ok(entry))).collect();
+        let put = self.put_all(Namespace::Items, slots, |(key, entry)| {
+            Ok((key.to_string(), kv::to_bytes(entry)?))
+        });
+        put.into_iter()
+            .try_for_each(|(_, result)| result.map(drop).map_err(Error::from))
+    }
+
     /// Removes an entry. `false` if there was none.
     ///
     /// # Errors
@@ -226,6 +240,15 @@ impl Writer {
         }
         known.insert(namespace, Arc::clone(&dir));
         Ok(dir)
+    }
+
+    /// The folder of a namespace is going.
+    pub(super) fn forget_namespace(&self, namespace: Namespace) {
+        let mut known = self
+            .namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.remove(&namespace);
     }
 
     /// The folder of a namespace, if there is one.

@@ -237,7 +237,8 @@ pub fn read_rendered(bytes: &[u8]) -> Result<RenderedMarkdown, NaiveError> {
     };
 
     for ((_, message, body), end) in starts.into_iter().zip(ends) {
-        out.messages.push(with_body(message, text.get(body..end).unwrap_or_default()));
+        out.messages
+            .push(with_body(message, text.get(body..end).unwrap_or_default()));
     }
     Ok(out)
 }

@@ -1,6 +1,8 @@
 //! A store read back the way any other program would: file by file, with
 //! nothing of the product but the names that `tinyagents-store.md` gives.
 
+#![allow(clippy::indexing_slicing)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,16 +122,23 @@ impl Store {
                 .trim_end_matches(".messages");
             for (key, path) in [
                 ("journal_sha256", format!("journal/{stream}.jsonl")),
-                ("residue_sha256", format!("journal/session.{name}.residue.jsonl")),
+                (
+                    "residue_sha256",
+                    format!("journal/session.{name}.residue.jsonl"),
+                ),
                 ("descriptor_sha256", format!("kv/sessions/{name}.json")),
             ] {
                 let found = fs::read(self.root.join(&path)).ok();
                 let found = found.map(|bytes| Sha256::of(&bytes).to_string());
                 if found.as_deref() != entry.get(key).and_then(Value::as_str) {
-                    return Err(format!("{source}: {path} is not what the entry's {key} says"));
+                    return Err(format!(
+                        "{source}: {path} is not what the entry's {key} says"
+                    ));
                 }
             }
-            session.check().map_err(|error| format!("{source}: {error}"))?;
+            session
+                .check()
+                .map_err(|error| format!("{source}: {error}"))?;
         }
         Ok(())
     }
@@ -163,7 +172,10 @@ impl Session {
         if count(&self.entry["messages"]) != self.messages.len() as u64 {
             return Err("the entry's number of messages is not the stream's".to_owned());
         }
-        let of_source = self.residue.iter().filter(|value| value["why"] != "dropped");
+        let of_source = self
+            .residue
+            .iter()
+            .filter(|value| value["why"] != "dropped");
         let of_source = of_source.count() as u64;
         let is_markdown = self.entry["kind"] == "markdown";
         if !is_markdown && self.entry["kind"] != "subagent_history" && of_source != residue {
@@ -184,7 +196,10 @@ impl Session {
 
     /// Contents alone.
     pub fn contents(&self) -> Vec<&str> {
-        self.texts().into_iter().map(|(_, content)| content).collect()
+        self.texts()
+            .into_iter()
+            .map(|(_, content)| content)
+            .collect()
     }
 }
 
@@ -197,7 +212,9 @@ fn files(folder: &Path, ending: &str) -> BTreeMap<String, PathBuf> {
     all.filter_map(|entry| {
         let path = entry.ok()?.path();
         let name = path.file_name()?.to_str()?;
-        let name = name.strip_suffix(ending).filter(|_| !name.starts_with('.'))?;
+        let name = name
+            .strip_suffix(ending)
+            .filter(|_| !name.starts_with('.'))?;
         Some((name.to_owned(), path.clone()))
     })
     .collect()

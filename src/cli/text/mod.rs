@@ -2,10 +2,13 @@
 //! warnings, worst first, then totals, then the next command to type
 //! (`behaviour.md`, run). A dry run's plan goes before all that.
 
+pub(crate) mod accept;
 mod groups;
 mod next;
 mod plan;
 mod style;
+pub(crate) mod undo;
+pub(crate) mod verify;
 
 use std::io::{self, Write};
 

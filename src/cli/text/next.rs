@@ -22,12 +22,7 @@ pub(crate) struct Invocation {
 impl Invocation {
     /// Takes them from the parsed command line.
     pub(crate) fn new(common: &Common, run: &Run) -> Self {
-        let mut place = Vec::new();
-        for (name, path) in [("-w", &common.workspace), ("--store", &common.store)] {
-            if let Some(path) = path {
-                place.extend([name.to_owned(), quoted(&path.to_string_lossy())]);
-            }
-        }
+        let place = place(common);
         let globs = run.selection.only.iter();
         let selection = globs.flat_map(|glob| ["--only".to_owned(), quoted(glob)]);
         let switches = [
@@ -111,8 +106,19 @@ fn worst(report: &RunReport) -> Option<Code> {
     reasons.iter().chain(&others).map(|group| group.code).next()
 }
 
+/// The arguments that say where workspace and store are.
+pub(super) fn place(common: &Common) -> Vec<String> {
+    let mut place = Vec::new();
+    for (name, path) in [("-w", &common.workspace), ("--store", &common.store)] {
+        if let Some(path) = path {
+            place.extend([name.to_owned(), quoted(&path.to_string_lossy())]);
+        }
+    }
+    place
+}
+
 /// A word for a POSIX shell.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
     let shown: Cow<'_, str> = visible(word);
     if !shown.is_empty() && shown.chars().all(plain) {

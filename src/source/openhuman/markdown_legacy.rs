@@ -233,7 +233,7 @@ impl Iterator for Blocks<'_> {
         let closed = self.close(content);
         let (content_end, end) = closed.unwrap_or_else(|| {
             let end = relaxed::end_of_unclosed(self.bytes, content, &self.opening);
-            (end, end)
+            (relaxed::content_end(self.bytes, content, end), end)
         });
         self.at = end;
         Some(Block {
@@ -810,7 +810,7 @@ mod tests {
         let (reading, taken) = salvage(text.as_bytes());
         assert_eq!(
             taken.texts(),
-            [("a", "x"), ("b", "y\n\n"), ("c", "<!--/MSG-->z")]
+            [("a", "x"), ("b", "y\n"), ("c", "<!--/MSG-->z")]
         );
         assert_eq!(taken.messages[0].salvaged, None);
         assert_eq!(

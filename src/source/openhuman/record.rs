@@ -185,8 +185,19 @@ impl MessageLine<'_> {
                 json::push_kept(out, TURN_USAGE, replaced, ABOVE_UNMAPPED);
             }
         }
-        for (key, raw) in set_aside {
-            json::push_kept(out, key, raw, ABOVE_UNMAPPED);
+        for (index, (key, raw)) in set_aside.iter().enumerate() {
+            // One that is given twice is kept twice.
+            let earlier = set_aside
+                .iter()
+                .take(index)
+                .filter(|(other, _)| other == key);
+            match earlier.count() {
+                0 => json::push_kept(out, key, raw, ABOVE_UNMAPPED),
+                count => {
+                    let name = format!("{key}#{}", count + 1);
+                    json::push_kept(out, &name, raw, ABOVE_UNMAPPED);
+                }
+            }
         }
         out.push('}');
     }
