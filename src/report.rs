@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::check::{Check, Weight};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::session::{Kind, Lines};
 
@@ -285,6 +286,101 @@ impl ErrorReport {
                 message: message.into(),
                 exit_code,
             },
+        }
+    }
+}
+
+/// The result of `verify`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct VerifyReport {
+    /// Version of this shape.
+    pub schema_version: u32,
+    /// The workspace.
+    pub workspace: String,
+    /// The store's root.
+    pub store: String,
+    /// There is no finding.
+    pub clean: bool,
+    /// Sources that are sessions.
+    pub sources: u64,
+    /// Item ledger entries.
+    pub entries: u64,
+    /// Entries whose record was held against its source, message by message.
+    /// The others have a notice or a finding that says why not.
+    pub checked: u64,
+    /// Messages that were read of their sources.
+    pub messages: u64,
+    /// Lines of sources that are no messages.
+    pub residue: u64,
+    /// What is not as it should be, by session.
+    pub findings: Vec<Finding>,
+    /// What is worth knowing, by session.
+    pub notices: Vec<Finding>,
+    /// Warnings about the workspace itself, `code: sentence`.
+    pub warnings: Vec<String>,
+    /// The same with their parts, and those that are only good to know.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// One thing that `verify` found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Finding {
+    /// The stable code.
+    pub code: Check,
+    /// How much it weighs.
+    pub severity: Weight,
+    /// The session's key, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// The session's source, relative to the workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The file that it is about, relative to the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Number of the first differing message, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_message: Option<u64>,
+    /// Number of the first differing record of the residue stream, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_residue: Option<u64>,
+    /// What was found; never any message's content.
+    pub message: String,
+    /// With `--diff`: what differs. Holds contents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
+}
+
+/// One thing that differs between a source and its record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Difference {
+    /// Where: `message 3`, `residue record 2`, `descriptor`, `entry`.
+    pub place: String,
+    /// The field.
+    pub field: String,
+    /// How the two differ, in words.
+    pub words: String,
+    /// What the store has, as JSON, perhaps a part of it; absent where it has nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// What the source gives, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+}
+
+impl Finding {
+    /// One about nothing in particular yet.
+    pub fn new(code: Check, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: code.severity(),
+            session_key: None,
+            source: None,
+            file: None,
+            first_message: None,
+            first_residue: None,
+            message: message.into(),
+            differences: Vec::new(),
         }
     }
 }

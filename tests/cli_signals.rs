@@ -98,7 +98,7 @@ const MANY: u64 = 300;
 
 fn many() -> Workspace {
     let workspace = Workspace::new();
-    let lines = vec![USER; 20];
+    let lines = vec![USER; 300];
     for number in 0..MANY {
         workspace.transcript(&format!("{}_many", 1_779_000_000 + number), &lines);
     }
@@ -120,9 +120,9 @@ fn wait_for_handlers(child: &mut Child) {
 /// Until the run has written something, and goes on.
 #[track_caller]
 fn wait_for_work(workspace: &Workspace, child: &mut Child) {
-    let descriptors = workspace.store().join("kv/sessions");
+    let journals = workspace.store().join("journal");
     wait_until(child, || {
-        fs::read_dir(&descriptors).map_or(0, Iterator::count) > 0
+        fs::read_dir(&journals).map_or(0, Iterator::count) > 0
     });
 }
 

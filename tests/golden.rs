@@ -5,6 +5,12 @@
 //! recorded must be read and held against the case's `case.md`, which was
 //! written first and by the contract (`fixtures/README.md`).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,10 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use session_import::model::diagnostic::Code;
+use session_import::ops::verify::VerifyOptions;
 use session_import::ops::{self, run::Options};
 
+use super::explain::Explained;
 use super::{duration, exit};
 
 /// Moves an AI assistant's old conversations into a TinyAgents store.
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 
     /// Explain a warning or an error.
     #[arg(long, value_name = "CODE", value_parser = code(), hide_possible_values = true)]
-    pub(crate) explain: Option<Code>,
+    pub(crate) explain: Option<Explained>,
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -114,6 +115,8 @@ impl Generate {
 pub(crate) enum Command {
     /// Import what is new or changed.
     Run(Run),
+    /// Read sources and store again, and compare.
+    Verify(Verify),
     /// Take an import back.
     Undo(Undo),
     /// Settle failed sessions that nobody can help.
@@ -297,6 +300,51 @@ impl Accept {
     }
 }
 
+/// Read sources and store again, and compare; never write.
+///
+/// Holds every message against its source, every file against the item ledger,
+/// and the ledger against the marker. A finding makes the exit code 3; what
+/// `verify` finds, `run --checksum` mends.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    pub(crate) form: ReportForm,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Show what differs, contents included.
+    #[arg(long)]
+    pub(crate) diff: bool,
+
+    /// Exit with 3 if there is any notice.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Threads that read [default: one for each processor].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+
+    /// Wait for an import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+impl Verify {
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> VerifyOptions {
+        VerifyOptions {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            only: self.selection.only.clone(),
+            diff: self.diff,
+            jobs: self.jobs.map(NonZeroUsize::get),
+            retry_lock: self.retry_lock,
+            ..VerifyOptions::default()
+        }
+    }
+}
+
 /// Ends the program: no command was named.
 pub(crate) fn no_command() -> ! {
     let missing = clap::error::ErrorKind::MissingSubcommand;
@@ -306,11 +354,9 @@ pub(crate) fn no_command() -> ! {
 
 /// Accepts the codes; clap then suggests the nearest for a wrong one, and the
 /// completions offer them with what they are about.
-fn code() -> impl clap::builder::TypedValueParser<Value = Code> {
-    let known = Code::ALL
-        .iter()
-        .map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
-    PossibleValuesParser::new(known).try_map(|code| code.parse::<Code>())
+fn code() -> impl clap::builder::TypedValueParser<Value = Explained> {
+    let known = Explained::all().map(|code| PossibleValue::new(code.as_str()).help(code.summary()));
+    PossibleValuesParser::new(known).try_map(|code| code.parse::<Explained>())
 }
 
 fn exit_codes() -> String {

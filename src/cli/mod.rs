@@ -18,6 +18,7 @@ mod run;
 mod signals;
 mod text;
 mod undo;
+mod verify;
 
 pub(crate) use self::args::Arguments;
 use self::args::Command;
@@ -37,6 +38,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     }
     match &arguments.command {
         Some(Command::Run(run)) => run::main(run, common, &output, bars),
+        Some(Command::Verify(verify)) => verify::main(verify, common, &output, bars),
         Some(Command::Undo(undo)) => undo::main(undo, common, &output),
         Some(Command::Accept(accept)) => accept::main(accept, common, &output),
         None => args::no_command(),

@@ -104,6 +104,12 @@ impl Progress for Meter {
         self.show();
     }
 
+    fn verified(&mut self, session_key: &str) {
+        self.sessions_done += 1;
+        tracing::info!("verified {session_key}");
+        self.show();
+    }
+
     fn item(&mut self, item: &ItemReport) {
         self.sessions_done += 1;
         let ItemReport {

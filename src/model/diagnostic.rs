@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::codes::UnknownCode;
+use super::codes::code_table;
+
 /// How much a diagnostic weighs.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -21,44 +24,10 @@ pub enum Severity {
     Error,
 }
 
-macro_rules! codes {
-    ($( $(#[doc = $doc:literal])+ $variant:ident = $code:literal, $severity:ident, $explain:literal; )+) => {
-        /// A stable code. Its text never changes; codes are only added.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Code {
-            $( $(#[doc = $doc])+ $variant, )+
-        }
+code_table! {
+    /// A stable code. Its text never changes; codes are only added.
+    pub enum Code weighs Severity;
 
-        impl Code {
-            /// Every code, in the order of `docs/warnings.md`. Reports give those of one
-            /// severity in this order too, so the table goes from what may be missing
-            /// to what is only odd.
-            pub const ALL: &'static [Self] = &[$( Self::$variant, )+];
-
-            /// The code as it is printed.
-            pub fn as_str(self) -> &'static str {
-                match self { $( Self::$variant => $code, )+ }
-            }
-
-            /// How much it weighs.
-            pub fn severity(self) -> Severity {
-                match self { $( Self::$variant => Severity::$severity, )+ }
-            }
-
-            /// What it is about, in one sentence.
-            pub fn summary(self) -> &'static str {
-                match self { $( Self::$variant => concat!($( $doc ),+).trim_ascii(), )+ }
-            }
-
-            /// What it means and what to do, for `--explain`.
-            pub fn explanation(self) -> &'static str {
-                match self { $( Self::$variant => $explain, )+ }
-            }
-        }
-    };
-}
-
-codes! {
     // What is not imported.
     /// The source cannot be read.
     Unreadable = "unreadable", Error,
@@ -155,9 +124,9 @@ codes! {
     /// The source changed while it was read.
     ImportedWhileChanging = "imported-while-changing", Warning,
         "The application was writing the file during three readings. It was imported as last read, and the next run reads it again.";
-    /// The source no longer holds messages that an earlier import took.
+    /// The store had messages that the source does not hold.
     DroppedMessages = "dropped-messages", Warning,
-        "Before its fifth format the application rewrote transcripts and could shorten them. The messages that are gone from the source are kept in the residue stream as `dropped`.";
+        "Before its fifth format the application rewrote transcripts and could shorten them; or a stream that had gone another way was replaced with `--overwrite`. The messages that only the store had are kept in the session's residue stream as `dropped`.";
     /// The application wrote to the stream while it was replaced.
     StreamWrittenOn = "stream-written-on", Warning,
         "Between the last look at the stream and the end of the commit the application wrote to it. The next run looks at it again.";
@@ -166,7 +135,7 @@ codes! {
         "The stream holds all of the source's messages and more: the application goes on in the store. It was left alone.";
     /// A stream that was not ours was replaced.
     RecordReplaced = "record-replaced", Info,
-        "The store held a record of this session that this tool had not written (the earlier importer's, or the application's), and whose messages are all in the source. It was replaced.";
+        "The store held a record of this session that this tool had not written (the earlier importer's, or the application's), and it was replaced. Messages that only it held are in the residue stream as `dropped`.";
     /// A damaged record was replaced.
     Mended = "mended", Warning,
         "The store's record of this session was not what the item ledger says. It was written again from the source.";
@@ -275,53 +244,6 @@ codes! {
     /// The operating system refused something that the whole command needs.
     System = "system", Error,
         "The message names the file and what the system said. Repair that and run again: what is done is not done twice.";
-}
-
-impl std::fmt::Display for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Code {
-    type Err = UnknownCode;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.as_str() == text)
-            .ok_or(UnknownCode)
-    }
-}
-
-/// The text is no code of this version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such code")]
-pub struct UnknownCode;
-
-impl Serialize for Code {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Code {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl schemars::JsonSchema for Code {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Code".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let codes: Vec<_> = Self::ALL.iter().map(|code| code.as_str()).collect();
-        schemars::json_schema!({ "type": "string", "enum": codes })
-    }
 }
 
 /// One thing that was found, and what was done about it.

@@ -2,6 +2,8 @@
 //!
 //! Nothing in here does I/O, and nothing in here knows a format or a store.
 
+pub mod check;
+mod codes;
 pub mod diagnostic;
 pub mod interrupt;
 pub mod key;

@@ -113,7 +113,7 @@ impl Compare {
     }
 }
 
-fn describe(damaged: &Damaged) -> String {
+pub(crate) fn describe(damaged: &Damaged) -> String {
     match damaged.line {
         0 => damaged.reason.clone(),
         line => format!("line {line}: {}", damaged.reason),
@@ -141,7 +141,7 @@ fn digest_of(message: &Message<'_>) -> Sha256 {
 }
 
 /// Role, content, and id where both have one.
-fn is_same(record: &Record<'_>, message: &Message<'_>) -> bool {
+pub(crate) fn is_same(record: &Record<'_>, message: &Message<'_>) -> bool {
     let ids = (record.id.as_ref(), message.id.as_deref().map(value_of));
     let same_id = match ids {
         (Some(stored), Some(read)) => *stored == read,

@@ -70,12 +70,14 @@ pub(super) mod seconds {
 
 /// Told how an import goes on; every method may be left out.
 pub trait Progress: Send {
-    /// The plan is made: so many sessions and bytes are to be read.
+    /// So many sessions and bytes are to be read; told again where more turn up.
     fn started(&mut self, _sessions: u64, _bytes: u64) {}
     /// So many bytes more were read.
     fn read(&mut self, _bytes: u64) {}
     /// An item is done.
     fn item(&mut self, _item: &ItemReport) {}
+    /// A session was verified.
+    fn verified(&mut self, _session_key: &str) {}
 }
 
 impl Progress for () {}

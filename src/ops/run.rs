@@ -31,6 +31,7 @@ use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
+use crate::store::lock::Patience;
 use crate::store::record::{Entry, Marker};
 use crate::store::{Store, Writer};
 
@@ -111,7 +112,10 @@ impl Run<'_> {
         // Under the lock from here on, so that the plan is still true when it
         // is carried out.
         self.open_writer()?;
-        let entries = self.entries()?;
+        let mut entries = self.entries()?;
+        if self.options.checksum {
+            self.restore(&mut entries)?;
+        }
         let cache = match self.clock.is_fixed() {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
@@ -141,7 +145,7 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
         };
         let (mut items, others) = survey.items(files)?;
-        self.decide(&mut items, entries, cache)?;
+        self.decide(&mut items, cache)?;
         let (to_write, to_skip) = self.selected(&items, 0);
         self.begin(&items, &to_write, progress)?;
         let mut records = subagents.records.iter();
@@ -173,10 +177,10 @@ impl Run<'_> {
             }
             Err(_) => Vec::new(),
         };
-        self.decide(&mut histories, entries, cache)?;
+        self.decide(&mut histories, cache)?;
         items.append(&mut histories);
         let (more, to_skip) = self.selected(&items, first);
-        if to_write.is_empty() {
+        if !more.is_empty() {
             self.begin(&items, &more, progress)?;
         }
         let outcomes = pool.install(|| self.wave(&items, &more, &known, progress))?;
@@ -184,6 +188,10 @@ impl Run<'_> {
         done.skip(&items, &to_skip, &known);
 
         self.total(done.reports);
+        self.remove_twins(&items, entries)?;
+        if self.options.checksum {
+            self.remove_damaged_failures()?;
+        }
         self.settle(&items, &done.failures)?;
         Ok((items, others))
     }
@@ -200,7 +208,10 @@ impl Run<'_> {
             self.store.layout().root(),
             &self.workspace,
             self.clock,
-            self.options.retry_lock,
+            Patience {
+                retry: self.options.retry_lock,
+                interrupt: self.options.interrupt.clone(),
+            },
         )?;
         self.diagnostics.extend(diagnostics);
         self.writer = Some(writer);
@@ -220,12 +231,7 @@ impl Run<'_> {
         Ok(entries.by_key.into_iter().collect())
     }
 
-    fn decide(
-        &self,
-        items: &mut [Item],
-        entries: &HashMap<Sha256, Entry>,
-        cache: &StatCache,
-    ) -> Result<()> {
+    fn decide(&self, items: &mut [Item], cache: &StatCache) -> Result<()> {
         let marker = self.store.marker()?.filter(Marker::is_ours);
         let decide = Decide {
             workspace: &self.workspace,
@@ -238,9 +244,11 @@ impl Run<'_> {
             was_cut_off: marker.is_none(),
         };
         items.par_iter_mut().for_each(|item| {
-            let before = item.replaces.first().and_then(|key| entries.get(key));
-            item.decision = decide.decide(item, before);
+            item.decision = decide.decide(item);
         });
+        if self.options.checksum {
+            self.doubt(items);
+        }
         Ok(())
     }
 
@@ -262,18 +270,18 @@ impl Run<'_> {
         progress: &Shared<'_, P>,
     ) -> Result<()> {
         let bytes = to_write.iter().filter_map(|index| items.get(*index));
-        self.report.bytes = bytes.map(Item::bytes).sum();
+        let bytes: u64 = bytes.map(Item::bytes).sum();
+        self.report.bytes += bytes;
         if let Ok(mut progress) = progress.lock() {
-            progress.started(to_write.len() as u64, self.report.bytes);
+            progress.started(to_write.len() as u64, bytes);
         }
         let Some(writer) = self.writer.as_ref().filter(|_| !to_write.is_empty()) else {
             return Ok(());
         };
         let free = self.store.available_bytes();
-        if let Some(free) = free.filter(|free| *free < self.report.bytes) {
+        if let Some(free) = free.filter(|free| *free < bytes) {
             let message = format!(
-                "the import needs about {} bytes and only {free} are free; nothing was written",
-                self.report.bytes
+                "the import needs about {bytes} bytes and only {free} are free; nothing was written"
             );
             let path = self.store.layout().root().to_owned();
             return Err(Error::Store { path, message });

@@ -60,6 +60,8 @@ impl Run<'_> {
         }
         let imported_at = self.clock.imported_at();
         if wrote {
+            let warnings = self.diagnostics.iter().filter(|d| d.is_warning());
+            self.report.warnings = warnings.map(Diagnostic::sentence).collect();
             let record = ImportRecord::of(&self.report, imported_at.clone());
             writer.put_import(&record)?;
         }
@@ -68,7 +70,8 @@ impl Run<'_> {
         }
         let is_current = marker
             .as_ref()
-            .is_some_and(|marker| marker.rules == Some(RULES));
+            .is_some_and(|marker| marker.rules == Some(RULES))
+            && marker.is_some_and(|marker| !self.options.checksum || self.counts_right(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
             let of_items = self.report.items.iter().map(|item| item.warnings.len());

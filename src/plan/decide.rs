@@ -79,9 +79,8 @@ pub(crate) struct Decide<'a> {
 }
 
 impl Decide<'_> {
-    /// Decides about one item. `moved_from` is the entry of the path that its
-    /// source had before.
-    pub(crate) fn decide(&self, item: &Item, moved_from: Option<&Entry>) -> Decision {
+    /// Decides about one item.
+    pub(crate) fn decide(&self, item: &Item) -> Decision {
         let Wishes {
             force,
             overwrite,
@@ -99,7 +98,7 @@ impl Decide<'_> {
                 return Decision::Skip(action, "the application goes on in the store");
             }
         }
-        let Some(entry) = item.entry.as_deref().or(moved_from) else {
+        let Some(entry) = item.record() else {
             return Decision::Import("new");
         };
         if let Some(accepted) = &entry.accepted {

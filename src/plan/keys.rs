@@ -10,6 +10,9 @@ use crate::source::openhuman::discover::Found;
 /// Keys that item ledger entries have given to sources, by ledger key.
 pub(crate) type Given = HashMap<Sha256, SessionKey>;
 
+/// A key that entries have given, and the ledger keys of those that give way.
+type Owned = (SessionKey, Vec<Sha256>);
+
 /// A cluster with its key.
 #[derive(Debug)]
 pub(crate) struct Keyed {
@@ -40,7 +43,7 @@ pub(crate) fn assign(
     // is gone: the record may be the only copy left.
     let mut taken: BTreeSet<SessionKey> = given.values().cloned().collect();
     let mut used: BTreeSet<SessionKey> = BTreeSet::new();
-    let mut settled: Vec<(Option<(SessionKey, Vec<Sha256>)>, Cluster)> = Vec::new();
+    let mut settled: Vec<(Option<Owned>, Cluster)> = Vec::new();
     for cluster in clusters {
         let own = of_entries(&cluster, given).filter(|(key, _)| !used.contains(key));
         let own = own.or_else(|| {
@@ -97,7 +100,7 @@ pub(crate) fn assign(
 /// The key by the cluster's own entries: that of the file that is imported,
 /// else that of the first older copy that has one. Entries of other files
 /// with that key give way to the new one.
-fn of_entries(cluster: &Cluster, given: &Given) -> Option<(SessionKey, Vec<Sha256>)> {
+fn of_entries(cluster: &Cluster, given: &Given) -> Option<Owned> {
     let entries = cluster.files().filter_map(|file| {
         let entry = file.path.ledger_key();
         given.get(&entry).map(|key| (entry, key))

@@ -13,7 +13,7 @@ pub(crate) mod moved;
 pub(crate) mod survey;
 
 use crate::fs::stat::Stat;
-use crate::model::diagnostic::Diagnostic;
+use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::{SessionKey, Sha256, SourcePath};
 use crate::model::session::{Kind, Session};
 use crate::source::openhuman::Format;
@@ -49,6 +49,8 @@ pub(crate) struct Item {
     pub(crate) companions: Vec<Found>,
     /// Its item ledger entry, if there is one.
     pub(crate) entry: Option<Box<Entry>>,
+    /// The entry of the path that its source had before, if it moved.
+    pub(crate) moved_from: Option<Box<Entry>>,
     /// Ledger keys of entries that its next entry replaces.
     pub(crate) replaces: Vec<Sha256>,
     pub(crate) decision: Decision,
@@ -59,6 +61,12 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// The entry that vouches for its record: its own, or that of the path it
+    /// had before.
+    pub(crate) fn record(&self) -> Option<&Entry> {
+        self.entry.as_deref().or(self.moved_from.as_deref())
+    }
+
     /// Bytes to read.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.reads {
@@ -94,6 +102,12 @@ pub(crate) fn items(
         let parent = stems.parent(&cluster.file.stem, &place);
         let (parent_stem, parent) = parent.map_or((None, None), |(stem, key)| (Some(stem), key));
         let source = cluster.file.path.clone();
+        let mut diagnostics = cluster.diagnostics;
+        diagnostics.extend(cluster.companions.iter().map(|view| {
+            let message = format!("{} is a view of this session, and was not read", view.path);
+            Diagnostic::new(Code::Companion, message)
+        }));
+        let moved_from = replaces.first().and_then(&mut entry);
         let own = entry(&source.ledger_key()).filter(|entry| entry.session_key == key);
         let session = Session {
             key,
@@ -119,7 +133,8 @@ pub(crate) fn items(
             replaces,
             decision: Decision::Undecided,
             name: None,
-            diagnostics: cluster.diagnostics,
+            diagnostics,
+            moved_from: moved_from.map(Box::new),
             session,
         }
     });
@@ -134,6 +149,11 @@ pub(crate) fn history_item(
     entry: Option<Entry>,
 ) -> Item {
     let key = SessionKey::new(format!("subagent-{}", subagent.id));
+    let mut diagnostics = Vec::new();
+    if let (Some(named), None) = (&subagent.parent_session, &parent) {
+        let message = format!("the parent session {named} is not in the workspace");
+        diagnostics.push(Diagnostic::new(Code::ParentMissing, message));
+    }
     Item {
         session: Session {
             stem: key.as_str().to_owned(),
@@ -156,7 +176,8 @@ pub(crate) fn history_item(
         replaces: Vec::new(),
         decision: Decision::Undecided,
         name: None,
-        diagnostics: Vec::new(),
+        diagnostics,
+        moved_from: None,
     }
 }
 

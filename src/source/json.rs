@@ -195,10 +195,11 @@ pub(crate) fn push_kept(object: &mut String, key: &str, raw: &str, levels_above:
 /// with more digits than it keeps is kept as text. `true` where it is text.
 pub(crate) fn kept_value(raw: &str, levels_above: usize) -> (Value, bool) {
     let fits = scan(raw).is_ok_and(|depth| depth + levels_above <= MAX_DEPTH);
-    if fits && !has_long_integer(raw) {
-        if let Ok(value) = serde_json::from_str(raw) {
-            return (value, false);
-        }
+    if fits
+        && !has_long_integer(raw)
+        && let Ok(value) = serde_json::from_str(raw)
+    {
+        return (value, false);
     }
     (serde_json::json!({ "json": raw }), true)
 }

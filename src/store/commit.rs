@@ -161,10 +161,12 @@ impl Writer {
         if !prepared.expect.is_met(found) {
             return Err(CommitError::StreamChanged);
         }
-        journal.place(&stream)?;
+        // The residue first: it may hold messages that only the old stream has,
+        // and of the two neither must be without them at any moment.
         if let Some(residue) = residue {
             residue.place(&prepared.name.residue().file_name())?;
         }
+        journal.place(&stream)?;
         descriptor.place(&key_file_name(prepared.name.as_str()))?;
         Ok(Placed {
             ledger_key: prepared.ledger_key,

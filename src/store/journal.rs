@@ -149,58 +149,12 @@ impl Draft {
 
 impl Sink for Draft {
     fn message(&mut self, message: &Message<'_>) -> Result<()> {
-        self.journal.record(&self.end, |file| {
-            if let Some(id) = &message.id {
-                member(file, "\"id\":", id)?;
-                file.write_all(b",")?;
-            }
-            member(file, "\"role\":", &message.role)?;
-            member(file, ",\"content\":", &message.content)?;
-            if let Some(extra) = &message.extra_metadata {
-                member(file, ",\"extra_metadata\":", extra)?;
-            }
-            match (&message.unmapped, &message.salvaged) {
-                (None, None) => return Ok(()),
-                (Some(unmapped), None) => {
-                    member(file, ",\"session_import\":{\"unmapped\":", unmapped)?;
-                }
-                (None, Some(salvaged)) => {
-                    member(file, ",\"session_import\":{\"salvaged\":", salvaged)?;
-                }
-                (Some(unmapped), Some(salvaged)) => {
-                    member(file, ",\"session_import\":{\"unmapped\":", unmapped)?;
-                    member(file, ",\"salvaged\":", salvaged)?;
-                }
-            }
-            file.write_all(b"}")
-        })
+        self.journal
+            .record(&self.end, |file| message_members(file, message))
     }
 
     fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
-        self.residue_record(|file| {
-            write!(
-                file,
-                r#""line":{},"why":"{}""#,
-                residue.line,
-                residue.why.as_str()
-            )?;
-            if let Some(error) = &residue.error {
-                file.write_all(b",\"error\":")?;
-                serde_json::to_writer(&mut *file, error.as_ref())?;
-            }
-            if let Ok(text) = std::str::from_utf8(residue.text) {
-                file.write_all(b",\"text\":")?;
-                serde_json::to_writer(file, text)?;
-                return Ok(());
-            }
-            file.write_all(b",\"base64\":\"")?;
-            let engine = &base64::engine::general_purpose::STANDARD;
-            let mut encoder = base64::write::EncoderWriter::new(&mut *file, engine);
-            encoder.write_all(residue.text)?;
-            encoder.finish()?;
-            drop(encoder);
-            file.write_all(b"\"")
-        })
+        self.residue_record(|file| residue_members(file, residue))
     }
 
     fn restart(&mut self) -> Result<()> {
@@ -265,8 +219,76 @@ impl Stream {
     }
 }
 
+/// A record's line up to the value of `created_at_ms`: what `verify` compares
+/// a line with. `members` writes what stands between the value's braces.
+pub(crate) fn line_start(
+    line: &mut Vec<u8>,
+    offset: u64,
+    members: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+) -> io::Result<()> {
+    line.clear();
+    write!(line, r#"{{"offset":{offset},"value":{{"#)?;
+    members(line)?;
+    line.write_all(b"},\"created_at_ms\":")
+}
+
+/// The members of a message's value.
 #[inline]
-fn member(file: &mut HashedFile, name: &str, value: &Json<'_>) -> io::Result<()> {
+pub(crate) fn message_members<W: Write>(file: &mut W, message: &Message<'_>) -> io::Result<()> {
+    if let Some(id) = &message.id {
+        member(file, "\"id\":", id)?;
+        file.write_all(b",")?;
+    }
+    member(file, "\"role\":", &message.role)?;
+    member(file, ",\"content\":", &message.content)?;
+    if let Some(extra) = &message.extra_metadata {
+        member(file, ",\"extra_metadata\":", extra)?;
+    }
+    match (&message.unmapped, &message.salvaged) {
+        (None, None) => return Ok(()),
+        (Some(unmapped), None) => {
+            member(file, ",\"session_import\":{\"unmapped\":", unmapped)?;
+        }
+        (None, Some(salvaged)) => {
+            member(file, ",\"session_import\":{\"salvaged\":", salvaged)?;
+        }
+        (Some(unmapped), Some(salvaged)) => {
+            member(file, ",\"session_import\":{\"unmapped\":", unmapped)?;
+            member(file, ",\"salvaged\":", salvaged)?;
+        }
+    }
+    file.write_all(b"}")
+}
+
+/// The members of a residue record's value.
+#[inline]
+pub(crate) fn residue_members<W: Write>(file: &mut W, residue: &Residue<'_>) -> io::Result<()> {
+    write!(
+        file,
+        r#""line":{},"why":"{}""#,
+        residue.line,
+        residue.why.as_str()
+    )?;
+    if let Some(error) = &residue.error {
+        file.write_all(b",\"error\":")?;
+        serde_json::to_writer(&mut *file, error.as_ref())?;
+    }
+    if let Ok(text) = std::str::from_utf8(residue.text) {
+        file.write_all(b",\"text\":")?;
+        serde_json::to_writer(file, text)?;
+        return Ok(());
+    }
+    file.write_all(b",\"base64\":\"")?;
+    let engine = &base64::engine::general_purpose::STANDARD;
+    let mut encoder = base64::write::EncoderWriter::new(&mut *file, engine);
+    encoder.write_all(residue.text)?;
+    encoder.finish()?;
+    drop(encoder);
+    file.write_all(b"\"")
+}
+
+#[inline]
+fn member<W: Write>(file: &mut W, name: &str, value: &Json<'_>) -> io::Result<()> {
     file.write_all(name.as_bytes())?;
     json(file, value)
 }
@@ -274,7 +296,7 @@ fn member(file: &mut HashedFile, name: &str, value: &Json<'_>) -> io::Result<()>
 /// Writes a JSON text as it stands. A newline can only be white space between
 /// two tokens of it, but would end the record: it becomes a space.
 #[inline]
-fn json(file: &mut HashedFile, text: &str) -> io::Result<()> {
+fn json<W: Write>(file: &mut W, text: &str) -> io::Result<()> {
     let mut rest = text.as_bytes();
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, newline_on) = rest.split_at(end);

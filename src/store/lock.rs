@@ -16,6 +16,7 @@ use super::kv::{self, Opened};
 use super::layout::{LOCK, Layout};
 use crate::error::{Error, Result};
 use crate::fs::{Dir, Stat, fault};
+use crate::model::interrupt::Interrupt;
 
 /// How often a lock that somebody holds is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -38,9 +39,9 @@ pub struct SharedLock {
 
 impl Lock {
     /// Takes the lock, waiting for it as long as `retry` says.
-    pub(super) fn take(root: &Arc<Dir>, retry: Option<Duration>) -> Result<Self> {
+    pub(super) fn take(root: &Arc<Dir>, patience: &Patience) -> Result<Self> {
         let path = root.path().join(LOCK);
-        let file = patiently(retry, || {
+        let file = patiently(patience, || {
             let file = root
                 .open_or_new(LOCK)
                 .map_err(Error::store_io("open", &path))?;
@@ -109,9 +110,9 @@ impl SharedLock {
     ///
     /// # Errors
     /// [`Error::Locked`] if an import holds it for longer than `retry`.
-    pub fn take(layout: &Layout, retry: Option<Duration>) -> Result<Option<Self>> {
+    pub fn take(layout: &Layout, patience: impl Into<Patience>) -> Result<Option<Self>> {
         let path = layout.lock_file();
-        patiently(retry, || {
+        patiently(&patience.into(), || {
             let Ok(Some(Opened::File(file))) = kv::open(&path) else {
                 return Ok(None);
             };
@@ -129,11 +130,34 @@ impl Drop for SharedLock {
     }
 }
 
+/// How long to wait for somebody else's lock, and who may end the wait.
+#[derive(Debug, Clone, Default)]
+pub struct Patience {
+    /// Not at all, or this long.
+    pub retry: Option<Duration>,
+    /// Ends the wait when it is set.
+    pub interrupt: Interrupt,
+}
+
+impl From<Option<Duration>> for Patience {
+    fn from(retry: Option<Duration>) -> Self {
+        Self {
+            retry,
+            interrupt: Interrupt::default(),
+        }
+    }
+}
+
 /// Tries again, while somebody else holds the lock, until the time is over.
-fn patiently<T>(retry: Option<Duration>, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let end = retry.and_then(|retry| Instant::now().checked_add(retry));
+fn patiently<T>(patience: &Patience, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let end = patience
+        .retry
+        .and_then(|retry| Instant::now().checked_add(retry));
     loop {
         match attempt() {
+            Err(Error::Locked { .. }) if patience.interrupt.is_set() => {
+                return Err(Error::Interrupted);
+            }
             Err(Error::Locked { .. }) if end.is_some_and(|end| Instant::now() < end) => {
                 std::thread::sleep(PAUSE);
             }

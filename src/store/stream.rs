@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +51,11 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// The whole line, perhaps with its newline.
+    pub(crate) fn line(&self) -> &'a str {
+        self.line
+    }
+
     /// The JSON text of the whole value.
     pub fn value(&self) -> &'a str {
         #[derive(Deserialize)]
@@ -73,8 +78,17 @@ pub struct StreamReader {
     path: PathBuf,
     state: State,
     stat: Stat,
+    /// Bytes read so far, and lines.
+    position: u64,
     line: u64,
     buffer: Vec<u8>,
+}
+
+/// A place in a stream, to go back to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    position: u64,
+    line: u64,
 }
 
 #[derive(Debug)]
@@ -107,6 +121,7 @@ impl StreamReader {
             path: path.to_owned(),
             state,
             stat,
+            position: 0,
             line: 0,
             buffer: Vec::new(),
         }))
@@ -122,9 +137,27 @@ impl StreamReader {
     /// # Errors
     /// The operating system's.
     pub fn rewind(&mut self) -> Result<()> {
-        self.line = 0;
+        self.go_back(Place::default())
+    }
+
+    /// Behind the record given last.
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            position: self.position,
+            line: self.line,
+        }
+    }
+
+    /// Goes on with the record behind a place.
+    pub(crate) fn go_back(&mut self, place: Place) -> Result<()> {
+        self.position = place.position;
+        self.line = place.line;
         match &mut self.state {
-            State::File(file) => file.rewind().map_err(Error::store_io("read", &self.path)),
+            State::File(file) => {
+                let place = file.seek(SeekFrom::Start(place.position));
+                place.map_err(Error::store_io("read", &self.path))?;
+                Ok(())
+            }
             State::NoFile(_) => Ok(()),
         }
     }
@@ -166,6 +199,7 @@ impl StreamReader {
             reason: format!("it cannot be read: {error}"),
         })?;
         self.line = line;
+        self.position += read as u64;
         Ok(read > 0)
     }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::hashing::Buffers;
 use super::layout::{FORMAT_KEY, JOURNAL, KV, MARKER_KEY, key_file_name};
-use super::lock::Lock;
+use super::lock::{Lock, Patience};
 use super::{
     Clock, Draft, Entry, Failure, ImportRecord, Marker, Namespace, Store, StoreName, commit, kv,
 };
@@ -37,19 +36,19 @@ impl Writer {
     /// workspace. What is to be told is given with the writer.
     ///
     /// # Errors
-    /// [`Error::Locked`] if somebody else has it for longer than `retry`;
+    /// [`Error::Locked`] if somebody else has it for longer than there is patience;
     /// [`Error::Store`] if it may not be written; what the operating system
     /// refused.
     pub fn open(
         root: &Path,
         workspace: &Path,
         clock: Clock,
-        retry: Option<Duration>,
+        patience: impl Into<Patience>,
     ) -> Result<(Self, Vec<Diagnostic>)> {
         let store = Store::at(root);
         store.claim(workspace)?;
         let (root, parents) = Dir::open_root(root, Owner::of_workspace(workspace)?)?;
-        let lock = Lock::take(&root, retry)?;
+        let lock = Lock::take(&root, &patience.into())?;
         // Whoever had the lock before may have changed what was seen above.
         let claim = store.claim(workspace)?;
         let flusher = Flusher::new(&root);

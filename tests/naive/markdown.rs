@@ -17,8 +17,8 @@ pub struct LegacyMarkdown {
     pub charged_usd: f64,
     pub thread_id: Option<String>,
     pub messages: Vec<(String, String)>,
-    /// Line of the first character, and the text without white space around it: text outside messages, and at most
-    /// one unclosed message, which runs to the end of the file.
+    /// Line of the first character, and the text without white space around it: text outside messages, and messages
+    /// that are not closed.
     pub residue: Vec<(u64, String)>,
 }
 
@@ -48,9 +48,14 @@ pub fn read_legacy(bytes: &[u8]) -> Result<LegacyMarkdown, NaiveError> {
     let mut from = 0;
     while let Some(open) = find(text, from, OPEN) {
         let Some((role, content, end)) = legacy_message(text, open) else {
-            residue.push((line_of(text, open), text[open..].trim().to_owned()));
-            taken.push((open, text.len()));
-            break;
+            // Each that is not closed by itself: up to the next one, or the end.
+            let tag_end = find(text, open + OPEN.len(), OPEN_END);
+            let next = tag_end.and_then(|end| find(text, end + OPEN_END.len(), OPEN));
+            let end = next.unwrap_or(text.len());
+            residue.push((line_of(text, open), text[open..end].trim().to_owned()));
+            taken.push((open, end));
+            from = end;
+            continue;
         };
         messages.push((role.to_owned(), content.replace(ESCAPED_CLOSE, CLOSE)));
         taken.push((open, end));
@@ -168,8 +173,8 @@ pub struct RenderedUsage {
 }
 
 const TITLE: &str = "# Session transcript — ";
-const RULE: &str = "\n---\n\n";
-const THOUGHTS: &str = "\n### Thoughts\n\n";
+const RULE: &str = "\n\n---\n\n";
+const THOUGHTS: &str = "### Thoughts\n\n";
 
 /// Reads a rendered view as a best effort.
 pub fn read_rendered(bytes: &[u8]) -> Result<RenderedMarkdown, NaiveError> {
@@ -180,20 +185,37 @@ pub fn read_rendered(bytes: &[u8]) -> Result<RenderedMarkdown, NaiveError> {
         .and_then(|line| line.strip_prefix(TITLE));
     let agent = title.ok_or(NaiveError::NotRendered)?.to_owned();
 
-    // A message starts at a blank line, `---`, a blank line and a heading that is one. Three offsets of each: where
-    // its rule starts, where its heading starts, where its body starts.
-    let mut starts: Vec<(usize, usize, usize)> = Vec::new();
-    let mut from = 0;
-    while let Some(rule) = find(text, from, RULE) {
-        let heading_start = rule + RULE.len();
+    // A message starts at a blank line, `---`, a blank line and a heading that is one. Where its rule starts, its
+    // heading, and where reasoning and content start and end: with the newline before the next one's blank line.
+    let mut starts: Vec<(usize, RenderedMessage, usize)> = Vec::new();
+    let mut ends: Vec<usize> = Vec::new();
+    // The title's own newline may be the one before the first blank line.
+    let mut from = text.find('\n').unwrap_or(text.len());
+    while let Some(content_end) = find(text, from, RULE) {
+        let rule = content_end + 1;
+        let heading_start = content_end + RULE.len();
         let heading = text[heading_start..].split('\n').next().unwrap_or_default();
-        from = rule + 1;
-        if text[..rule].ends_with('\n') && parse_heading(heading).is_some() {
-            let body = (heading_start + heading.len() + 1).min(text.len());
-            starts.push((rule, heading_start, body));
+        from = rule;
+        if let Some(mut message) = parse_heading(heading) {
+            let mut body = (heading_start + heading.len() + 1).min(text.len());
+            let below = text[body..].split('\n').next().unwrap_or_default();
+            if let Some((provider, iteration, context_window)) = parse_provider(below) {
+                message.provider = Some(provider);
+                message.iteration = Some(iteration);
+                message.context_window = Some(context_window);
+                body = (body + below.len() + 1).min(text.len());
+            }
+            if text[body..].starts_with('\n') {
+                body += 1;
+            }
+            if !starts.is_empty() {
+                ends.push(content_end);
+            }
+            starts.push((rule, message, body));
             from = body;
         }
     }
+    ends.push(text.len() - usize::from(text.ends_with('\n')));
 
     let list_end = starts.first().map_or(text.len(), |(rule, _, _)| *rule);
     let list = &text[..list_end];
@@ -207,21 +229,16 @@ pub fn read_rendered(bytes: &[u8]) -> Result<RenderedMarkdown, NaiveError> {
         task: item(list, "Task"),
         thread: item(list, "Thread"),
         turns: item(list, "Turns").and_then(|text| text.parse().ok()),
-        tokens: item(list, "Tokens").and_then(|text| parse_tokens(text.split(" (").next()?)),
+        tokens: item(list, "Tokens")
+            .and_then(|text| parse_tokens(text.strip_suffix("% hit)")?.split(" (").next()?)),
         charged_usd: item(list, "Charged").and_then(|text| parse_dollars(&text)),
         updated: item(list, "Updated"),
         messages: Vec::new(),
     };
 
-    for (index, (_, heading_start, body)) in starts.iter().enumerate() {
-        let end = starts
-            .get(index + 1)
-            .map_or(text.len(), |(rule, _, _)| *rule);
-        let heading = text[*heading_start..*body].trim_end_matches('\n');
-        if let Some(message) = parse_heading(heading) {
-            out.messages
-                .push(with_body(message, &text[*body..end.max(*body)]));
-        }
+    for ((_, message, body), end) in starts.into_iter().zip(ends) {
+        out.messages
+            .push(with_body(message, text.get(body..end).unwrap_or_default()));
     }
     Ok(out)
 }
@@ -264,29 +281,18 @@ fn parse_heading(line: &str) -> Option<RenderedMessage> {
     Some(message)
 }
 
-/// What stands below the heading: perhaps the provider line, perhaps thoughts, then the content.
+/// Perhaps thoughts, then the content. The reasoning ends at the first two blank lines in a row: its own, and that of
+/// the content.
 fn with_body(mut message: RenderedMessage, body: &str) -> RenderedMessage {
-    let mut rest = body;
-    // Both are only ever written below a heading with usage; elsewhere such lines are content.
-    if message.usage.is_some() {
-        if let Some((line, after)) = rest.split_once('\n')
-            && let Some((provider, iteration, context_window)) = parse_provider(line)
-        {
-            message.provider = Some(provider);
-            message.iteration = Some(iteration);
-            message.context_window = Some(context_window);
-            rest = after;
-        }
-        // The reasoning ends at the first two blank lines in a row: its own, and that of the content.
-        if let Some(thoughts) = rest.strip_prefix(THOUGHTS)
-            && let Some((reasoning, _)) = thoughts.split_once("\n\n\n")
-        {
-            message.reasoning = Some(reasoning.to_owned());
-            rest = &thoughts[reasoning.len() + 2..];
-        }
+    let mut content = body;
+    if let Some((reasoning, rest)) = body
+        .strip_prefix(THOUGHTS)
+        .and_then(|thoughts| thoughts.split_once("\n\n\n"))
+    {
+        message.reasoning = Some(reasoning.to_owned());
+        content = rest;
     }
-    let content = rest.strip_prefix('\n').unwrap_or(rest);
-    message.content = content.strip_suffix('\n').unwrap_or(content).to_owned();
+    message.content = content.to_owned();
     message
 }
 

@@ -8,6 +8,13 @@
 //!
 //! Numbers such as "rule 6" are those of section 1, "How the reader reads a file".
 
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 // Each test binary that includes this folder uses a part of it. Slices are taken at offsets that were just found.
 #![allow(dead_code, clippy::indexing_slicing, clippy::string_slice)]
 
@@ -366,18 +373,15 @@ enum Part {
     },
     Audio {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
     Video {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
     Document {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
 }
 

@@ -632,12 +632,11 @@ fn part() -> BoxedStrategy<String> {
             r#"{"type":"path","path":"a","url":"b"}"#,
             r#"{"type":"path","path":"a","path":"b"}"#,
         ]),
-        raw(&[
-            "",
-            r#","mime_type":"audio/wav""#,
-            r#","mime_type":null"#,
-            r#","x":[1]"#,
-        ]),
+        // Without a type it is no part, and so there are no parts at all.
+        prop_oneof![
+            8 => raw(&[r#","mime_type":"audio/wav""#, r#","mime_type":"","x":[1]"#]),
+            1 => raw(&["", r#","mime_type":null"#, r#","x":[1]"#]),
+        ],
     );
     prop_oneof![
         8 => quoted().prop_map(|text| format!(r#"{{"type":"text","text":{text}}}"#)),

@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 mod outcome;
+pub mod store;
 mod tree;
 
 use std::ffi::OsStr;
@@ -217,6 +218,12 @@ impl Workspace {
         lock
     }
 
+    /// The store as any other program reads it.
+    #[track_caller]
+    pub fn read_store(&self) -> store::Store {
+        store::Store::read(&self.store())
+    }
+
     /// Everything in the workspace as it is now.
     #[track_caller]
     pub fn tree(&self) -> Tree {
@@ -232,6 +239,26 @@ const FOREIGN: &[&str] = &[
     "NO_COLOR",
     "CLICOLOR_FORCE",
 ];
+
+/// A plain message line.
+pub fn message(role: &str, content: &str) -> String {
+    serde_json::json!({"role": role, "content": content}).to_string()
+}
+
+/// Whether this is the user who may do anything.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a program is installed; if not, it is said that a test is skipped.
+pub fn has_program(name: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|folder| folder.join(name).is_file());
+    if !found {
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
 
 /// The program, in nobody's environment.
 pub fn program() -> Command {

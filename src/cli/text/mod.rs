@@ -8,6 +8,7 @@ mod next;
 mod plan;
 mod style;
 pub(crate) mod undo;
+pub(crate) mod verify;
 
 use std::io::{self, Write};
 

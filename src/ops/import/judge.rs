@@ -11,7 +11,7 @@ use crate::plan::decide::Wishes;
 use crate::store::Draft;
 use crate::store::journal::{StreamReader, sha256_of_file};
 use crate::store::name::StoreName;
-use crate::store::record::{Descriptor, Entry};
+use crate::store::record::Descriptor;
 
 /// What is to be done about what the store already has.
 pub(super) enum Verdict {
@@ -19,7 +19,6 @@ pub(super) enum Verdict {
     Replace {
         replaced: Option<serde_json::Value>,
         note: Option<Diagnostic>,
-        moves_dropped: bool,
     },
     /// The store is ahead.
     Keep,
@@ -45,12 +44,11 @@ impl Importer<'_> {
         let plain = Verdict::Replace {
             replaced: None,
             note: None,
-            moves_dropped: false,
         };
         let Some(compare) = compare else {
             return Ok(plain);
         };
-        let entry = item.entry.as_deref();
+        let entry = item.record();
         let ours = entry.filter(|entry| entry.has_record());
         let stream = self.store.layout().stream_file(&name.messages());
         let stream_hash = sha256_of_file(&stream)?;
@@ -60,7 +58,6 @@ impl Importer<'_> {
             return Ok(Verdict::Replace {
                 replaced: None,
                 note: None,
-                moves_dropped: true,
             });
         }
         let mends = force || checksum || overwrite;
@@ -74,7 +71,6 @@ impl Importer<'_> {
                 Code::Mended,
                 format!("{what}; written again"),
             )),
-            moves_dropped: false,
         };
         let relation = compare.relation();
         let is_of_earlier_importer = entry.is_some_and(|entry| !entry.is_ours())
@@ -82,7 +78,7 @@ impl Importer<'_> {
                 Some(&descriptor.import.imported_at) == entry.map(|entry| &entry.imported_at)
             });
         if is_of_earlier_importer {
-            return Ok(self.take_over(entry, "the earlier importer's"));
+            return Ok(self.take_over(name, "the earlier importer's"));
         }
         let is_source_unchanged = ours.is_some_and(|entry| entry.sha256 == Some(hash));
         Ok(match relation {
@@ -101,7 +97,7 @@ impl Importer<'_> {
                 mended("the store's stream is not what the item ledger says")
             }
             Relation::StoreIsFirst if ours.is_some() => plain,
-            Relation::StoreIsFirst => self.take_over(entry, "the application's"),
+            Relation::StoreIsFirst => self.take_over(name, "the application's"),
             Relation::Diverged if is_source_unchanged && !overwrite => {
                 let what = "the store's stream differs from the source, which is unchanged";
                 if mends {
@@ -116,32 +112,49 @@ impl Importer<'_> {
                 Verdict::Refuse(Code::StoreDiverged, message.to_owned())
             }
             Relation::StoreIsAhead | Relation::Diverged => {
-                self.take_over(entry, "the application's")
+                self.take_over(name, "the application's")
             }
         })
     }
 
     /// Replaces a record that was not ours, and says so in the entry.
-    fn take_over(&self, entry: Option<&Entry>, whose: &str) -> Verdict {
+    fn take_over(&self, name: &StoreName, whose: &str) -> Verdict {
+        let descriptor = self.descriptor_of(name);
         let replaced = serde_json::json!({
             "record": whose,
-            "imported_at": entry.map(|entry| &entry.imported_at),
-            "messages": entry.map(|entry| entry.messages),
+            "imported_at": descriptor.map(|descriptor| descriptor.import.imported_at),
+            "messages": self.count(name),
         });
-        let message = format!("{whose} record of this session was replaced");
+        let message = format!(
+            "{whose} record of this session was replaced; \
+             what only it had is in the residue stream"
+        );
         Verdict::Replace {
             replaced: Some(replaced),
             note: Some(Diagnostic::new(Code::RecordReplaced, message)),
-            moves_dropped: false,
         }
+    }
+
+    /// Messages in the session's stream, up to the first damaged line.
+    fn count(&self, name: &StoreName) -> u64 {
+        let stream = self.store.layout().stream_file(&name.messages());
+        let Ok(Some(mut stream)) = StreamReader::open(&stream) else {
+            return 0;
+        };
+        let mut count = 0;
+        while let Ok(Some(_)) = stream.next() {
+            count += 1;
+        }
+        count
     }
 
     pub(super) fn descriptor_of(&self, name: &StoreName) -> Option<Descriptor> {
         self.store.descriptor(name).ok().flatten()
     }
 
-    /// Moves what the source no longer has into the residue, behind what was
-    /// moved there before. In a dry run it is only counted.
+    /// Moves what only the store had into the residue, behind what was moved
+    /// there before: whatever is replaced, no message goes. In a dry run it is
+    /// only counted.
     pub(super) fn move_dropped(
         &self,
         name: &StoreName,
@@ -150,9 +163,16 @@ impl Importer<'_> {
     ) -> Result<u64> {
         let residue = self.store.layout().stream_file(&name.residue());
         if let (Some(draft), Some(mut old)) = (&mut draft, StreamReader::open(&residue)?) {
-            while let Ok(Some(record)) = old.next() {
-                if let Some(record) = dropped_record(record.value()) {
-                    draft.dropped(record)?;
+            loop {
+                match old.next() {
+                    Ok(Some(record)) => {
+                        if let Some(record) = dropped_record(record.value()) {
+                            draft.dropped(record)?;
+                        }
+                    }
+                    // A line that is damaged takes no other one along.
+                    Err(damaged) if damaged.line > 0 => {}
+                    Ok(None) | Err(_) => break,
                 }
             }
         }
@@ -186,8 +206,8 @@ fn dropped_record(value: &str) -> Option<&str> {
 pub(super) fn dropped_warning(count: u64) -> Diagnostic {
     let plural = if count == 1 { "" } else { "s" };
     let message = format!(
-        "{count} message{plural} of an earlier import are not in the source any more; \
-         they were moved to the residue stream"
+        "{count} message{plural} that the store had and the source has not \
+         went to the residue stream"
     );
     Diagnostic::new(Code::DroppedMessages, message)
 }

@@ -27,6 +27,7 @@ use crate::store::name::StoreName;
 use crate::store::{Expect, Prepared, Store, Writer};
 use judge::{Verdict, dropped_warning};
 use reading::Read;
+pub(crate) use reading::Source;
 
 /// All that importing an item needs.
 pub(crate) struct Importer<'a> {
@@ -96,26 +97,19 @@ impl Importer<'_> {
         diagnostics.extend(item.diagnostics.iter().cloned());
         let found = std::mem::take(&mut reading.diagnostics);
         let verdict = self.judge(item, name, hash, compare.as_mut())?;
-        let mut replaced_record = None;
-        match verdict {
+        let replaced = match verdict {
             Verdict::Keep => return Ok(self.ahead(item, name, &reading, stream)),
             Verdict::Refuse(code, message) => {
                 return Ok(self.failed(item, code, message, 0));
             }
-            Verdict::Replace {
-                replaced,
-                note,
-                moves_dropped,
-            } => {
-                replaced_record = replaced.or(replaced_record);
+            Verdict::Replace { replaced, note } => {
                 diagnostics.extend(note);
-                if moves_dropped {
-                    let dropped = self.move_dropped(name, compare, draft.as_mut())?;
-                    if dropped > 0 {
-                        diagnostics.push(dropped_warning(dropped));
-                    }
-                }
+                replaced
             }
+        };
+        let dropped = self.move_dropped(name, compare, draft.as_mut())?;
+        if dropped > 0 {
+            diagnostics.push(dropped_warning(dropped));
         }
         let (thread_id, is_synthesized) =
             lineage::thread_id(reading.header.thread_id.as_deref(), name.as_str());
@@ -135,8 +129,8 @@ impl Importer<'_> {
         let descriptor = self.descriptor(item, name, &reading, thread_id.clone(), warnings);
         let mut entry = self.entry(item, name, &reading, hash, source);
         // Once said it stays: `undo` cannot bring back what was there before.
-        let before = item.entry.as_ref().and_then(|entry| entry.replaced.clone());
-        entry.replaced = replaced_record.or(before);
+        let before = item.record().and_then(|entry| entry.replaced.clone());
+        entry.replaced = replaced.or(before);
         entry.unsettled = has_changed.then_some(true);
         if entry.subagent.is_none() {
             let record = self.subagents.by_worker_thread(&thread_id);

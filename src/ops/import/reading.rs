@@ -41,10 +41,20 @@ pub(super) struct Read {
     pub(super) has_changed: bool,
 }
 
+/// A source, read.
+pub(crate) struct Source {
+    pub(crate) reading: Reading,
+    pub(crate) hash: Sha256,
+    /// Its file before the reading.
+    pub(crate) stat: Option<Stat>,
+    /// It was written to meanwhile.
+    pub(crate) has_changed: bool,
+}
+
 /// A reading that gave nothing.
-struct Reject {
-    error: Error,
-    has_changed: bool,
+pub(crate) struct Reject {
+    pub(crate) error: Error,
+    pub(crate) has_changed: bool,
 }
 
 impl Importer<'_> {
@@ -112,28 +122,12 @@ impl Importer<'_> {
             to,
             compare: compare.as_mut(),
         };
-        let (reading, hash, source, has_changed) = match &item.reads {
-            Reads::History(subagent) => {
-                let read = subagents::read_history(self.workspace, subagent, &mut tee);
-                (read.map_err(quiet)?, subagent.sha256, None, false)
-            }
-            Reads::File(format) => {
-                let path = self.workspace.join(item.session.source.relative());
-                let input = Input::open(&path, self.interrupt, self.progress).map_err(quiet)?;
-                let defaults = self.salvages(item).then(|| defaults(item));
-                let read = openhuman::read(*format, &input, defaults.as_ref(), &mut tee);
-                let has_changed = input.has_changed();
-                match read {
-                    Ok((reading, hash)) => (reading, hash, Some(input.before()), has_changed),
-                    Err(error) => {
-                        let view = self.view(item, &input, error, defaults.as_ref(), &mut tee);
-                        let (reading, hash) =
-                            view.map_err(|error| Reject { error, has_changed })?;
-                        (reading, hash, Some(input.before()), has_changed)
-                    }
-                }
-            }
-        };
+        let Source {
+            reading,
+            hash,
+            stat: source,
+            has_changed,
+        } = self.read_source(item, &mut tee)?;
         Ok(Read {
             reading,
             hash,
@@ -141,6 +135,42 @@ impl Importer<'_> {
             compare,
             stream,
             source,
+            has_changed,
+        })
+    }
+
+    /// Reads an item's source into a sink, salvaging as the item says.
+    pub(crate) fn read_source(&self, item: &Item, sink: &mut dyn Sink) -> Result<Source, Reject> {
+        let quiet = |error| Reject {
+            error,
+            has_changed: false,
+        };
+        let (reading, hash, stat, has_changed) = match &item.reads {
+            Reads::History(subagent) => {
+                let read = subagents::read_history(self.workspace, subagent, sink);
+                (read.map_err(quiet)?, subagent.sha256, None, false)
+            }
+            Reads::File(format) => {
+                let path = self.workspace.join(item.session.source.relative());
+                let input = Input::open(&path, self.interrupt, self.progress).map_err(quiet)?;
+                let defaults = self.salvages(item).then(|| defaults(item));
+                let read = openhuman::read(*format, &input, defaults.as_ref(), sink);
+                let has_changed = input.has_changed();
+                match read {
+                    Ok((reading, hash)) => (reading, hash, Some(input.before()), has_changed),
+                    Err(error) => {
+                        let view = self.view(item, &input, error, defaults.as_ref(), sink);
+                        let (reading, hash) =
+                            view.map_err(|error| Reject { error, has_changed })?;
+                        (reading, hash, Some(input.before()), has_changed)
+                    }
+                }
+            }
+        };
+        Ok(Source {
+            reading,
+            hash,
+            stat,
             has_changed,
         })
     }
@@ -202,13 +232,13 @@ impl Importer<'_> {
 
     /// Whether the item is salvaged: now asked for, or once before.
     pub(super) fn salvages(&self, item: &Item) -> bool {
-        let before = item.entry.as_deref().and_then(|entry| entry.salvage);
+        let before = item.record().and_then(|entry| entry.salvage);
         self.wishes.salvage || before == Some(true)
     }
 
     /// Messages that the store holds of the item.
     fn held(&self, item: &Item, name: &StoreName) -> Option<u64> {
-        let entry = item.entry.as_deref().filter(|entry| entry.is_ours())?;
+        let entry = item.record().filter(|entry| entry.is_ours())?;
         let stream = self.store.layout().stream_file(&name.messages());
         stream.exists().then_some(entry.messages)
     }

@@ -7,6 +7,7 @@ use crate::fs::stat::Stat;
 use crate::model::diagnostic::Code;
 use crate::model::key::Sha256;
 use crate::model::session::{Kind, Reading};
+use crate::plan::identity::has_unix_time;
 use crate::plan::{Item, Reads};
 use crate::report::Action;
 use crate::source::openhuman;
@@ -15,7 +16,7 @@ use crate::store::name::StoreName;
 use crate::store::record::{Descriptor, Entry, Import, Sources, Usage, VERSION};
 
 impl Importer<'_> {
-    pub(super) fn descriptor(
+    pub(crate) fn descriptor(
         &self,
         item: &Item,
         name: &StoreName,
@@ -74,7 +75,7 @@ impl Importer<'_> {
         }
     }
 
-    pub(super) fn entry(
+    pub(crate) fn entry(
         &self,
         item: &Item,
         name: &StoreName,
@@ -101,8 +102,12 @@ impl Importer<'_> {
         entry.sha256 = Some(hash);
         entry.kind = Some(session.kind);
         entry.generation = Some(match (session.kind, reading.generation) {
-            // Before the third generation there were date folders.
-            (Kind::JsonlLegacyDir, 3) => 2,
+            // Threads, and stems with a Unix time, came with the third.
+            (Kind::JsonlLegacyDir, 3)
+                if header.thread_id.is_none() && !has_unix_time(&session.stem) =>
+            {
+                2
+            }
             (_, generation) => generation,
         });
         entry.lines = Some(reading.lines);
@@ -114,7 +119,10 @@ impl Importer<'_> {
         entry.parent_session_id = header.parent_session_id.clone();
         entry.lossy = reading.lossy.then_some(true);
         entry.salvaged = reading.salvaged.then_some(true);
-        entry.salvage = self.salvages(item).then_some(true);
+        // Only where there was something to salvage: an intact session that is
+        // damaged later is not salvaged unasked.
+        let is_damaged = reading.salvaged || reading.rejected > 0;
+        entry.salvage = (self.salvages(item) && is_damaged).then_some(true);
         entry.unmapped_meta = reading.unmapped_meta.clone();
         entry.first_header = reading.first_header.clone();
         let older = item.older.iter().map(|file| file.path.to_string());

@@ -9,7 +9,7 @@ use std::fs::{self, DirEntry, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tracing::debug;
+use tracing::info;
 
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -107,6 +107,14 @@ pub fn discover(workspace: &Path) -> Discovery {
     scan.source_folder(Path::new(RAW), Scan::raw_entry);
     for name in &folders {
         let Some(id) = name.to_str().and_then(|name| name.strip_prefix(PROFILE)) else {
+            // `session_raw_old`, `sessions.bak`: named like a source folder.
+            let looks_like_one = |prefix: &str| {
+                let bytes = name.as_encoded_bytes();
+                bytes.starts_with(prefix.as_bytes()) && bytes != prefix.as_bytes()
+            };
+            if looks_like_one(RAW) || looks_like_one(MARKDOWN) {
+                scan.warn_if_transcripts(Path::new(name), "it is no source folder");
+            }
             continue;
         };
         if id.is_empty() {
@@ -150,7 +158,7 @@ impl Scan<'_> {
         match fs::metadata(&folder) {
             Ok(metadata) if metadata.is_dir() => {}
             Ok(_) => {
-                debug!("{} is no folder", folder.display());
+                info!("{} is no folder", folder.display());
                 return;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -172,16 +180,16 @@ impl Scan<'_> {
             Ok(entries) => entries,
             Err(error) => return self.unreadable(relative, &error),
         };
+        let mut all = Vec::new();
         for entry in entries {
             match entry {
-                Ok(entry) => {
-                    if let Some(entry) = self.entry(relative, &entry) {
-                        each(self, entry);
-                    }
-                }
+                Ok(entry) => all.extend(self.entry(relative, &entry)),
                 Err(error) => self.unreadable(relative, &error),
             }
         }
+        // A folder is listed in an order of the file system's own.
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all.into_iter().for_each(|entry| each(self, entry));
     }
 
     fn entry(&mut self, folder: &Path, entry: &DirEntry) -> Option<Entry> {
@@ -189,7 +197,7 @@ impl Scan<'_> {
         let name = readable(&file_name);
         let path = folder.join(&file_name);
         if name.starts_with('.') {
-            debug!("{}: hidden, not a source", path.display());
+            info!("{}: hidden, not a source", path.display());
             return None;
         }
         let is_dir = match entry.file_type() {
@@ -211,7 +219,7 @@ impl Scan<'_> {
     /// Whether it is a folder; `None` for what is neither file nor folder.
     fn is_dir(path: &Path, kind: FileType) -> Option<bool> {
         if !kind.is_file() && !kind.is_dir() {
-            debug!("{}: no file, not a source", path.display());
+            info!("{}: no file, not a source", path.display());
             return None;
         }
         Some(kind.is_dir())
@@ -291,7 +299,7 @@ impl Scan<'_> {
                 let why = "an extension in capitals is not read";
                 self.warn(Code::NotScanned, &entry.path, why);
             } else {
-                debug!("{}: not a source", entry.path.display());
+                info!("{}: not a source", entry.path.display());
             }
             return;
         };
@@ -316,13 +324,25 @@ impl Scan<'_> {
 
     /// Warns about a folder that is not scanned, if transcripts lie there.
     fn warn_if_transcripts(&mut self, relative: &Path, why: &str) {
+        let is_markdown = relative.starts_with(MARKDOWN);
+        let extensions: &[&str] = if is_markdown {
+            &["jsonl", "md"]
+        } else {
+            &["jsonl"]
+        };
         let entries = fs::read_dir(self.workspace.join(relative));
         let names = entries.into_iter().flatten().flatten();
         let count = names
-            .filter(|entry| has_extension(&entry.file_name(), &["jsonl"]))
+            .filter(|entry| has_extension(&entry.file_name(), extensions))
             .count();
         if count > 0 {
-            let why = format!("{count} transcripts lie there; {why}");
+            let (what, lie) = match (is_markdown, count) {
+                (false, 1) => ("transcript", "lies"),
+                (false, _) => ("transcripts", "lie"),
+                (true, 1) => ("Markdown or JSONL file", "lies"),
+                (true, _) => ("Markdown or JSONL files", "lie"),
+            };
+            let why = format!("{count} {what} {lie} there; {why}");
             let mut shown = relative.as_os_str().to_owned();
             shown.push("/");
             self.warn(Code::NotScanned, Path::new(&shown), &why);

@@ -178,6 +178,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
 
 /// What a line that is not the first header is.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are messages, and a box would be an allocation per line"
+)]
 pub(crate) enum Record<'a> {
     /// A refreshed header.
     Header(Fields<'a>),

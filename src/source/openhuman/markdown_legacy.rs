@@ -38,7 +38,7 @@ const CLOSING_LINE: &[u8] = b"\n<!--/MSG-->";
 ///
 /// A rendered view may quote either in a message: ask
 /// [`markdown_rendered::looks_like`](super::markdown_rendered::looks_like) first.
-pub fn looks_like(head: &[u8]) -> bool {
+pub(crate) fn looks_like(head: &[u8]) -> bool {
     [HEADER, OPENING]
         .iter()
         .any(|start| memmem::find(head, start).is_some())
@@ -52,7 +52,11 @@ pub fn looks_like(head: &[u8]) -> bool {
 /// header or is not UTF-8 (under salvage: where it gives no message besides);
 /// what the sink could not do. The first two come before anything is given to
 /// the sink.
-pub fn read(bytes: &[u8], defaults: Option<&Defaults>, sink: &mut dyn Sink) -> Result<Reading> {
+pub(crate) fn read(
+    bytes: &[u8],
+    defaults: Option<&Defaults>,
+    sink: &mut dyn Sink,
+) -> Result<Reading> {
     let text = Text::new(bytes)?;
     let (comment, wrong) = match header_comment(text.bytes) {
         Ok(range) => (Some(range), None),
@@ -229,7 +233,7 @@ impl Iterator for Blocks<'_> {
         let closed = self.close(content);
         let (content_end, end) = closed.unwrap_or_else(|| {
             let end = relaxed::end_of_unclosed(self.bytes, content, &self.opening);
-            (end, end)
+            (relaxed::content_end(self.bytes, content, end), end)
         });
         self.at = end;
         Some(Block {
@@ -806,7 +810,7 @@ mod tests {
         let (reading, taken) = salvage(text.as_bytes());
         assert_eq!(
             taken.texts(),
-            [("a", "x"), ("b", "y\n\n"), ("c", "<!--/MSG-->z")]
+            [("a", "x"), ("b", "y\n"), ("c", "<!--/MSG-->z")]
         );
         assert_eq!(taken.messages[0].salvaged, None);
         assert_eq!(

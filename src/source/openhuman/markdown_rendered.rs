@@ -48,7 +48,7 @@ use crate::model::session::{Header, Reading};
 
 /// Whether this is a rendered view: it starts with the title line. `head` is
 /// the file or its beginning.
-pub fn looks_like(head: &[u8]) -> bool {
+pub(crate) fn looks_like(head: &[u8]) -> bool {
     without_mark(head).0.starts_with(TITLE.as_bytes())
 }
 
@@ -60,7 +60,11 @@ pub fn looks_like(head: &[u8]) -> bool {
 /// or is not UTF-8 (under salvage: where it gives no message besides); what
 /// the sink could not do. The first two come before anything is given to the
 /// sink.
-pub fn read(bytes: &[u8], defaults: Option<&Defaults>, sink: &mut dyn Sink) -> Result<Reading> {
+pub(crate) fn read(
+    bytes: &[u8],
+    defaults: Option<&Defaults>,
+    sink: &mut dyn Sink,
+) -> Result<Reading> {
     let text = Text::new(bytes)?;
     let titled = text.bytes.starts_with(TITLE.as_bytes());
     let wrong = (!titled).then_some("it does not start with the title of the rendered view");

@@ -60,7 +60,7 @@ impl MessageLine<'_> {
                 None => Cow::Borrowed(self.content),
             },
             extra_metadata: metadata.map(Cow::Borrowed),
-            unmapped: (unmapped.len() > "{}".len()).then(|| Cow::Borrowed(unmapped.as_str())),
+            unmapped: (unmapped.len() > "{}".len()).then_some(Cow::Borrowed(unmapped.as_str())),
             salvaged: None,
         })
     }
@@ -83,10 +83,7 @@ impl MessageLine<'_> {
         turn_usage: Option<&TurnUsage<'_>>,
         out: &'s mut String,
     ) -> Result<Option<&'s str>, Flaw> {
-        let own_depth = match self.extra_metadata {
-            Some(raw) => json::scan(raw)?,
-            None => 0,
-        };
+        let own_depth = self.extra_metadata.map_or(Ok(0), json::scan)?;
         let Some(turn_usage) = turn_usage else {
             return too_deep(own_depth).map(|()| self.extra_metadata);
         };
@@ -95,8 +92,9 @@ impl MessageLine<'_> {
         let mut depth = turn_usage.depth()?;
         match self.extra_metadata.map(super::line::Fields::parse) {
             Some(Ok(fields)) => {
-                depth = depth.max(own_depth);
+                // What the turn usage replaces counts no more, however deep.
                 for (key, raw) in fields.0.iter().filter(|(key, _)| key != TURN_USAGE) {
+                    depth = depth.max(json::scan(raw)? + 1);
                     json::push_key(out, key);
                     out.push_str(raw);
                 }
@@ -187,8 +185,19 @@ impl MessageLine<'_> {
                 json::push_kept(out, TURN_USAGE, replaced, ABOVE_UNMAPPED);
             }
         }
-        for (key, raw) in set_aside {
-            json::push_kept(out, key, raw, ABOVE_UNMAPPED);
+        for (index, (key, raw)) in set_aside.iter().enumerate() {
+            // One that is given twice is kept twice.
+            let earlier = set_aside
+                .iter()
+                .take(index)
+                .filter(|(other, _)| other == key);
+            match earlier.count() {
+                0 => json::push_kept(out, key, raw, ABOVE_UNMAPPED),
+                count => {
+                    let name = format!("{key}#{}", count + 1);
+                    json::push_kept(out, &name, raw, ABOVE_UNMAPPED);
+                }
+            }
         }
         out.push('}');
     }

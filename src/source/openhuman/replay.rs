@@ -183,7 +183,7 @@ impl Replay<'_> {
         match salvage::header::from_line(bytes, defaults) {
             Some(meta) => {
                 self.salvaged_header(number, meta, "its usable fields were taken");
-                self.residue(number, Why::Malformed, Some(&flaw), bytes)?;
+                self.residue(number, Why::Header, Some(&flaw), bytes)?;
                 Ok(true)
             }
             None => Ok(false),
@@ -223,21 +223,10 @@ impl Replay<'_> {
         bytes: &[u8],
         entries: &[MessageLine<'_>],
     ) -> Result<()> {
-        self.sink.restart()?;
-        self.tell_stretch_again(position.number)?;
-        let lines = &mut self.reading.lines;
-        lines.residue += self.stretch.message_lines;
-        lines.messages -= self.stretch.message_lines;
-        self.reading.messages = 0;
-        self.reading.compactions += 1;
+        self.replace_all(position.number)?;
         self.residue(position.number, Why::Compaction, None, bytes)?;
         self.sink.settle()?;
-        self.stretch = Stretch {
-            offset: position.offset,
-            lines_before: position.number - 1,
-            begins_with_compaction: true,
-            message_lines: 0,
-        };
+        self.begin_stretch(position);
         for entry in entries {
             match entry.to_message(&[], &mut self.scratch) {
                 Ok(message) => {
@@ -254,6 +243,28 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// All messages before the compaction on this line become residue.
+    fn replace_all(&mut self, number: u64) -> Result<()> {
+        self.sink.restart()?;
+        self.tell_stretch_again(number)?;
+        let lines = &mut self.reading.lines;
+        lines.residue += self.stretch.message_lines;
+        lines.messages -= self.stretch.message_lines;
+        self.reading.messages = 0;
+        self.reading.compactions += 1;
+        Ok(())
+    }
+
+    /// The next compaction replaces what comes from this one's line on.
+    fn begin_stretch(&mut self, position: Position) {
+        self.stretch = Stretch {
+            offset: position.offset,
+            lines_before: position.number - 1,
+            begins_with_compaction: true,
+            message_lines: 0,
+        };
     }
 
     /// Gives the stretch before a compaction again, as residue.
@@ -307,22 +318,22 @@ impl Replay<'_> {
 
     fn malformed(&mut self, position: Position, bytes: &[u8], flaw: &Flaw) -> Result<()> {
         let number = position.number;
+        if let Some(defaults) = self.salvage
+            && self.meta.is_none()
+            && let Some(meta) = salvage::header::from_line(bytes, defaults)
+        {
+            self.salvaged_header(number, meta, "its usable fields were taken");
+            return self.residue(number, Why::Header, Some(flaw), bytes);
+        }
         self.reading.rejected += 1;
-        self.residue(number, Why::Malformed, Some(flaw), bytes)?;
-        let salvaged = salvage::line::messages(bytes);
-        if let Some(defaults) = self.salvage {
-            if self.meta.is_none() {
-                if let Some(meta) = salvage::header::from_line(bytes, defaults) {
-                    self.salvaged_header(number, meta, "its usable fields were taken");
-                    return Ok(());
-                }
-            }
-            let brought_back = self.salvaged_messages(number, &salvaged)?;
-            if brought_back > 0 {
+        let records = salvage::line::records(bytes);
+        if self.salvage.is_some() {
+            if self.salvaged_records(position, bytes, flaw, &records)? {
                 return Ok(());
             }
-        } else if !salvaged.is_empty() {
-            self.reading.salvageable += 1;
+        } else {
+            self.reading.salvageable += u64::from(!records.is_empty());
+            self.residue(number, Why::Malformed, Some(flaw), bytes)?;
         }
         let is_torn = !position.is_whole && matches!(flaw, Flaw::Incomplete | Flaw::NotUtf8);
         if is_torn {
@@ -336,37 +347,90 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Messages from a line that stays in the residue.
-    fn salvaged_messages(
+    /// Takes the whole records of a line that stays in the residue. `false` if
+    /// there were none.
+    fn salvaged_records(
+        &mut self,
+        position: Position,
+        bytes: &[u8],
+        flaw: &Flaw,
+        records: &[salvage::line::Record],
+    ) -> Result<bool> {
+        use salvage::line::Record as Salvaged;
+        let number = position.number;
+        // What a compaction on this line replaces comes before the line itself.
+        let of_compaction = |record: &Salvaged| match record {
+            Salvaged::Other(text) => matches!(classify(text), Ok(Record::Compaction(_))),
+            Salvaged::Message(_) => false,
+        };
+        let compaction = records.iter().rposition(of_compaction);
+        if compaction.is_some() {
+            self.replace_all(number)?;
+        }
+        self.residue(number, Why::Malformed, Some(flaw), bytes)?;
+        if compaction.is_some() {
+            self.sink.settle()?;
+            self.begin_stretch(position);
+        }
+        let (mut messages, mut others, mut rule) = (0_u64, 0_u64, None);
+        for record in records.iter().skip(compaction.unwrap_or(0)) {
+            match record {
+                Salvaged::Message(one) => {
+                    if let (Ok(line), left_out) = (one.line(), one.left_out()) {
+                        messages += self.salvaged_message(number, &line, &left_out, &one.rule())?;
+                    }
+                    rule = rule.or_else(|| Some(one.rule()));
+                }
+                Salvaged::Other(text) => match classify(text) {
+                    Ok(Record::Header(fields)) => {
+                        if let Ok(meta) = Meta::parse(&fields) {
+                            self.meta = Some(meta);
+                            others += 1;
+                        }
+                    }
+                    Ok(Record::Compaction(entries)) => {
+                        others += 1;
+                        for entry in &entries {
+                            messages +=
+                                self.salvaged_message(number, entry, &[], "several-records")?;
+                        }
+                    }
+                    _ => {}
+                },
+            }
+        }
+        if messages + others == 0 {
+            return Ok(false);
+        }
+        self.reading.salvaged = true;
+        let plural = if messages == 1 { "" } else { "s" };
+        let rule = rule.unwrap_or_else(|| "several-records".to_owned());
+        let and = match others {
+            0 => String::new(),
+            _ => format!(" and {others} other record(s)"),
+        };
+        let message = format!(
+            "{messages} message{plural}{and} brought back ({rule}); the line is in the residue"
+        );
+        self.warn(Code::SalvagedLine, number, &message);
+        Ok(true)
+    }
+
+    fn salvaged_message(
         &mut self,
         number: u64,
-        salvaged: &[salvage::line::Salvaged],
+        line: &MessageLine<'_>,
+        left_out: &[super::line::Field<'_>],
+        rule: &str,
     ) -> Result<u64> {
-        let mut brought_back = 0;
-        for one in salvaged {
-            let Ok(line) = one.line() else {
-                continue;
-            };
-            let left_out = one.left_out();
-            let Ok(mut message) = line.to_message(&left_out, &mut self.scratch) else {
-                continue;
-            };
-            message.salvaged = Some(salvage::mark(number, &one.rule()).into());
-            self.reading.messages += 1;
-            self.reading.tool_call_markup |= has_markup(&message);
-            self.sink.message(&message)?;
-            brought_back += 1;
-        }
-        if let Some(first) = salvaged.first().filter(|_| brought_back > 0) {
-            self.reading.salvaged = true;
-            let plural = if brought_back == 1 { "" } else { "s" };
-            let message = format!(
-                "{brought_back} message{plural} brought back ({}); the line is in the residue",
-                first.rule()
-            );
-            self.warn(Code::SalvagedLine, number, &message);
-        }
-        Ok(brought_back)
+        let Ok(mut message) = line.to_message(left_out, &mut self.scratch) else {
+            return Ok(0);
+        };
+        message.salvaged = Some(salvage::mark(number, rule).into());
+        self.reading.messages += 1;
+        self.reading.tool_call_markup |= has_markup(&message);
+        self.sink.message(&message)?;
+        Ok(1)
     }
 
     fn residue(&mut self, line: u64, why: Why, flaw: Option<&Flaw>, text: &[u8]) -> Result<()> {
@@ -386,7 +450,11 @@ impl Replay<'_> {
 
     fn finish(mut self) -> Result<Reading> {
         if !self.seen_first {
-            return Err(Error::source(Code::EmptyFile, "the file is empty"));
+            let message = match self.reading.lines.total {
+                0 => "the file is empty",
+                _ => "the file holds blank lines only",
+            };
+            return Err(Error::source(Code::EmptyFile, message));
         }
         let meta = match (self.meta.take(), self.salvage) {
             (Some(meta), _) => meta,

@@ -166,7 +166,7 @@ fn protect(connection: &Connection) -> Result<(), Trouble> {
     ] {
         connection.set_db_config(setting, value)?;
     }
-    // `quick_check` would evaluate the schema's CHECK expressions.
+    // In a copy, `quick_check` would evaluate the schema's CHECK expressions.
     connection.execute_batch(
         "PRAGMA query_only = ON; PRAGMA ignore_check_constraints = ON; \
          PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;",

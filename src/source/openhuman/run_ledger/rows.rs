@@ -84,10 +84,12 @@ pub(super) fn read(connection: &Connection, room: u64) -> Result<Rows, Trouble> 
 /// Whether `agent_runs` is a real table; otherwise what there is instead.
 ///
 /// A virtual table is of type "table" too, but has no root page. SQLite itself
-/// refuses a schema whose SQL makes something of another name or kind.
+/// refuses a schema whose SQL makes something of another name or kind. A
+/// trigger may have a table's name beside that table.
 fn table(connection: &Connection) -> Result<Result<(), String>, Trouble> {
     const SQL: &str = "SELECT type IS 'table' AND rootpage > 0 AND sql GLOB 'CREATE TABLE *' \
-                       FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index'";
+                       FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND type <> 'index' \
+                       ORDER BY 1 DESC";
     let is_real = connection
         .query_row(SQL, [TABLE], |row| row.get::<_, Option<bool>>(0))
         .optional()?;
@@ -207,16 +209,17 @@ fn read_runs(
     Ok(())
 }
 
-/// The row, if every value of it is of the right type.
+/// The row, if it can be used: its id and threads are what sessions are bound
+/// by. A parent of a wrong type only ends the walk to the root.
 fn run(row: &Row<'_>) -> rusqlite::Result<Option<Run>> {
-    let (Ok(Some(id)), Ok(parent_run_id), Ok(parent_thread_id), Ok(worker_thread_id)) =
-        (text(row, 0)?, text(row, 2)?, text(row, 4)?, text(row, 6)?)
+    let (Ok(Some(id)), Ok(parent_thread_id), Ok(worker_thread_id)) =
+        (text(row, 0)?, text(row, 4)?, text(row, 6)?)
     else {
         return Ok(None);
     };
     Ok(Some(Run {
         id,
-        parent_run_id,
+        parent_run_id: text(row, 2)?.ok().flatten(),
         parent_thread_id,
         worker_thread_id,
     }))

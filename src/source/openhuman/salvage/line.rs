@@ -1,4 +1,4 @@
-//! Messages from a line that the application's reader skips.
+//! Whole records from a line that the application's reader skips.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::source::json::{self, Unfit};
-use crate::source::openhuman::line::{Fields, Flaw, MessageLine, known};
+use crate::source::openhuman::line::{self, Fields, Flaw, MessageLine, known};
 
 /// One message that was brought back: fields of which each has a type that
 /// the reader takes, and those that had to be left out.
@@ -41,8 +41,18 @@ fn borrowed(fields: &[(String, String)]) -> Vec<(Cow<'_, str>, &str)> {
         .collect()
 }
 
-/// Every message that can be brought back from a line, in order.
-pub(crate) fn messages(bytes: &[u8]) -> Vec<Salvaged> {
+/// A whole record that can be brought back from a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// A message.
+    Message(Salvaged),
+    /// The text of a header or a compaction that the reader would take if it
+    /// stood on a line of its own.
+    Other(String),
+}
+
+/// Every whole record that can be brought back from a line, in order.
+pub(crate) fn records(bytes: &[u8]) -> Vec<Record> {
     let mut rules = Vec::new();
     let text = String::from_utf8_lossy(bytes);
     if let Cow::Owned(_) = text {
@@ -63,7 +73,13 @@ pub(crate) fn messages(bytes: &[u8]) -> Vec<Salvaged> {
     }
     let records = records.into_iter();
     records
-        .filter_map(|record| message(record, &rules))
+        .filter_map(|text| {
+            if let Ok(line::Record::Header(_) | line::Record::Compaction(_)) = line::classify(text)
+            {
+                return Some(Record::Other(text.to_owned()));
+            }
+            message(text, &rules).map(Record::Message)
+        })
         .collect()
 }
 
@@ -217,6 +233,16 @@ fn text_blocks(raw: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn messages(bytes: &[u8]) -> Vec<Salvaged> {
+        let records = records(bytes).into_iter();
+        records
+            .filter_map(|record| match record {
+                Record::Message(message) => Some(message),
+                Record::Other(_) => None,
+            })
+            .collect()
+    }
 
     fn contents(line: &str) -> Vec<(String, String)> {
         let all = messages(line.as_bytes());

@@ -32,6 +32,14 @@ pub(crate) fn header(defaults: &Defaults) -> Header {
     }
 }
 
+/// Where the content of a message that is not closed ends: before the newline
+/// that the closing tag would have taken, at the next opening tag or at the end
+/// of the file.
+pub(crate) fn content_end(bytes: &[u8], content: usize, end: usize) -> usize {
+    let has_newline = end > content && bytes.get(end - 1) == Some(&b'\n');
+    if has_newline { end - 1 } else { end }
+}
+
 /// Where a message that is not closed ends: at the next opening tag or at the
 /// end of the file. `content` is where its content starts.
 pub(crate) fn end_of_unclosed(bytes: &[u8], content: usize, opening_tag: &Finder<'_>) -> usize {

@@ -69,8 +69,9 @@ fn feed(raw: &str, subagent: &Subagent, sink: &mut dyn Sink) -> Result<Reading> 
         outcome.is_ok()
     });
     outcome?;
+    let plural = if reading.messages == 1 { "" } else { "s" };
     let message = format!(
-        "its {} messages were taken from {FOLDER}/{FILE}",
+        "its {} message{plural} came from {FOLDER}/{FILE}; there is no transcript",
         reading.messages
     );
     let diagnostics = &mut reading.diagnostics;

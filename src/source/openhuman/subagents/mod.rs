@@ -54,7 +54,7 @@ pub struct Subagent {
     pub updated_at: Option<String>,
     /// `model`.
     pub model: Option<String>,
-    /// `currentTaskId`, else `taskKey`.
+    /// `currentTaskId`.
     pub task_id: Option<String>,
     /// The record without its `latestHistory`: what describes the sub-agent
     /// in the item ledger entry of its session.

@@ -99,7 +99,7 @@ pub(super) fn parse(raw: &str) -> Result<Parsed, LeftOut> {
         created_at: lenient(fields.created_at),
         updated_at: lenient(fields.updated_at),
         model: lenient(fields.model),
-        task_id: lenient(fields.current_task_id).or_else(|| lenient(fields.task_key)),
+        task_id: lenient(fields.current_task_id),
         about: about(raw),
         history_len,
         sha256: Sha256::of(raw.as_bytes()),
@@ -206,7 +206,7 @@ mod tests {
             created_at: some("c"),
             updated_at: some("u"),
             model: some("m"),
-            task_id: some("key"),
+            task_id: None,
             about: json!({
                 "subagentSessionId": "sub-1", "parentSession": "1_orch",
                 "parentThreadId": "t-main", "workerThreadId": "t-w", "agentId": "scout",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_task_goes_before_the_key() {
+    fn the_task_is_the_current_one() {
         let raw = r#"{"subagentSessionId":"s","taskKey":"key","currentTaskId":"now"}"#;
         assert_eq!(parse(raw).unwrap().subagent.task_id.as_deref(), Some("now"));
     }

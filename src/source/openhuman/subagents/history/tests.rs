@@ -128,7 +128,7 @@ fn a_history_is_a_session() {
         created: "c".to_owned(),
         updated: "u".to_owned(),
         thread_id: some("t"),
-        task_id: some("k"),
+        task_id: None,
         ..Header::default()
     };
     assert_eq!(reading.header, expected);

@@ -1,0 +1,525 @@
+//! What follows from a record, its source and its entry, all read.
+//!
+//! Each part is told once, by the reason that explains it best: a stream that
+//! the application would refuse is not also one that was changed.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::difference::{self, Field};
+use super::examine::{Examiner, State};
+use super::lockstep::{Lockstep, Seen};
+use crate::model::check::Check;
+use crate::model::key::Sha256;
+use crate::model::session::Kind;
+use crate::ops::compare::describe;
+use crate::plan::Item;
+use crate::report::Finding;
+use crate::source::openhuman::lineage;
+use crate::store::layout::JOURNAL;
+use crate::store::name::{StoreName, StreamName};
+use crate::store::record::{Descriptor, Entry, TOOL_NAME};
+
+/// Keys of an entry that reading its source does not give, or that are looked
+/// at by themselves.
+const NOT_READ: [&str; 11] = [
+    "imported_at",
+    "mtime_ms",
+    "journal_sha256",
+    "residue_sha256",
+    "descriptor_sha256",
+    "replaced",
+    "accepted",
+    "tool",
+    "subagent",
+    "older_copies",
+    "salvage",
+];
+
+/// Keys that go with the source's path.
+const OF_PATH: [&str; 3] = ["source", "kind", "profile"];
+
+/// The files of a session's record.
+pub(super) struct Held {
+    pub(super) journal: Option<Sha256>,
+    pub(super) residue: Option<Sha256>,
+    pub(super) descriptor: Option<Result<Vec<u8>, &'static str>>,
+}
+
+/// One entry, judged.
+pub(super) struct Judge<'a> {
+    pub(super) examiner: &'a Examiner<'a>,
+    pub(super) entry: &'a Entry,
+    pub(super) item: Option<&'a Item>,
+    pub(super) name: &'a StoreName,
+    pub(super) state: State,
+    pub(super) lockstep: Lockstep,
+    pub(super) held: Held,
+    pub(super) found: Vec<Finding>,
+    /// Fields of the entry that are not what they should be.
+    pub(super) wrong: Vec<Field>,
+    pub(super) is_moved: bool,
+}
+
+impl Judge<'_> {
+    pub(super) fn judge(mut self) -> Vec<Finding> {
+        let messages = self.lockstep.messages.take().map(|stream| stream.seen);
+        let residue = self.lockstep.residue.take().map(|stream| stream.seen);
+        if messages.is_none() && self.held.descriptor.is_none() {
+            let message = "neither its stream nor its descriptor is there";
+            self.found.push(Finding::new(Check::RecordMissing, message));
+        } else {
+            let is_written_on = self.stream(messages.as_ref());
+            self.descriptor(is_written_on);
+        }
+        self.residue(residue.as_ref());
+        self.lines(messages.as_ref(), residue.as_ref());
+        self.entry();
+        self.found
+    }
+
+    fn tell(&mut self, code: Check, file: String, message: impl Into<String>) {
+        self.found.push(about(code, file, message));
+    }
+
+    /// `true` if the application has written on in it.
+    fn stream(&mut self, seen: Option<&Seen>) -> bool {
+        let file = stream_file(&self.name.messages());
+        let Some(seen) = seen else {
+            self.tell(Check::StreamMissing, file, "its stream is not there");
+            return false;
+        };
+        if let Some(damaged) = &seen.refused {
+            let message = format!(
+                "the application would refuse the stream: {}",
+                describe(damaged)
+            );
+            self.tell(Check::StreamRefused, file, message);
+            return false;
+        }
+        let is_as_left = self.held.journal == self.entry.journal_sha256;
+        let given = self.lockstep.given.messages;
+        let relation = Relation::of(seen, given);
+        let is_same_source = matches!(self.state, State::Same(_));
+        let is_read = !matches!(self.state, State::Unread);
+        if !is_as_left && is_read {
+            let is_written_on = match (is_same_source, relation) {
+                (true, relation) => relation == Relation::Ahead,
+                (false, relation) => relation != Relation::Diverged,
+            };
+            if is_written_on {
+                let message = written_on(seen, given);
+                self.tell(Check::WrittenOn, file, message);
+                return true;
+            }
+        }
+        let differs = seen.differs.is_some() || seen.records != given;
+        let gap = seen.gap.map(|number| {
+            format!(
+                "its offsets have a gap: message {number} does not have offset {}",
+                number - 1
+            )
+        });
+        let (code, message) = match (is_as_left, is_same_source) {
+            (_, true) if differs => match is_as_left {
+                true => (Check::StreamDiffers, first_difference(seen, given)),
+                false => (Check::StreamChanged, first_difference(seen, given)),
+            },
+            (_, _) if gap.is_some() && (is_as_left || is_same_source || !is_read) => {
+                (Check::StreamGap, gap.unwrap_or_default())
+            }
+            (true, true) => return false,
+            (true, false) => {
+                self.counts(seen);
+                return false;
+            }
+            (false, true) => {
+                let message = "it holds the source's messages, but not the bytes that were written";
+                (Check::StreamChanged, message.to_owned())
+            }
+            (false, false) if is_read => {
+                let message = format!(
+                    "stream and source have both changed, and part after message {}",
+                    seen.agreed
+                );
+                (Check::StreamDiverged, message)
+            }
+            (false, false) => {
+                let message = "its bytes are not those that were written, and there is no source \
+                               to compare it with";
+                (Check::StreamChanged, message.to_owned())
+            }
+        };
+        let first = match code {
+            Check::StreamGap => seen.gap,
+            Check::StreamDiverged => Some(seen.agreed + 1),
+            _ if is_read && differs => seen.differs.or(Some(seen.records.min(given) + 1)),
+            _ => None,
+        };
+        self.found.push(Finding {
+            first_message: first,
+            differences: seen.differences.clone(),
+            ..about(code, file, message)
+        });
+        false
+    }
+
+    /// A stream that is as it was left must have the messages that its entry
+    /// counts, whatever its source is now.
+    fn counts(&mut self, seen: &Seen) {
+        if seen.records != self.entry.messages {
+            self.wrong.push(Field {
+                name: "messages".to_owned(),
+                store: Some(self.entry.messages.into()),
+                given: Some(seen.records.into()),
+            });
+        }
+    }
+
+    fn residue(&mut self, seen: Option<&Seen>) {
+        let file = stream_file(&self.name.residue());
+        let given = self.lockstep.given.residue;
+        let is_same_source = matches!(self.state, State::Same(_));
+        let is_expected = self.entry.residue_sha256.is_some();
+        let Some(seen) = seen else {
+            if is_expected {
+                let message = "its residue stream is not there";
+                self.tell(Check::ResidueMissing, file, message);
+            } else if is_same_source && given > 0 {
+                let message =
+                    format!("the source gives {given} lines of residue, the store has none");
+                self.tell(Check::ResidueDiffers, file, message);
+            }
+            return;
+        };
+        if !is_expected {
+            let message = "its entry knows of no residue stream, and there is one";
+            self.tell(Check::ResidueExtra, file, message);
+            return;
+        }
+        if let Some(damaged) = &seen.refused {
+            let message = format!("its residue stream is damaged: {}", describe(damaged));
+            self.tell(Check::ResidueRefused, file, message);
+            return;
+        }
+        let is_as_left = self.held.residue == self.entry.residue_sha256;
+        let numbered = seen.records - seen.dropped;
+        let differs =
+            is_same_source && (seen.differs.is_some() || seen.behind > 0 || numbered != given);
+        let first = match seen.differs {
+            Some(first) => Some(first),
+            None if differs => Some(numbered.min(given) + 1),
+            None => seen.gap,
+        };
+        let code = match is_as_left {
+            true if differs || seen.gap.is_some() => Check::ResidueDiffers,
+            true => return,
+            false => Check::ResidueChanged,
+        };
+        let message = match (differs, seen.gap) {
+            (true, _) => match seen.differs {
+                Some(first) => format!("residue record {first} differs in {}", seen.fields),
+                None => format!("it holds {numbered} lines of the source, which gives {given}"),
+            },
+            (false, Some(gap)) => format!("its offsets have a gap at record {gap}"),
+            (false, None) => "its bytes are not those that were written".to_owned(),
+        };
+        let differences = match is_same_source {
+            true => seen.differences.clone(),
+            false => Vec::new(),
+        };
+        self.found.push(Finding {
+            first_residue: first,
+            differences,
+            ..about(code, file, message)
+        });
+    }
+
+    fn descriptor(&mut self, is_written_on: bool) {
+        let file = format!("kv/sessions/{}.json", self.name);
+        let bytes = match self.held.descriptor.take() {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(reason)) => {
+                self.tell(Check::DescriptorDamaged, file, reason);
+                return;
+            }
+            None => {
+                self.tell(
+                    Check::DescriptorMissing,
+                    file,
+                    "its descriptor is not there",
+                );
+                return;
+            }
+        };
+        if serde_json::from_slice::<Descriptor>(&bytes).is_err() {
+            let message = "its descriptor is no JSON, or not a descriptor";
+            self.tell(Check::DescriptorDamaged, file, message);
+            return;
+        }
+        if is_written_on {
+            // The application has put its own.
+            return;
+        }
+        let is_as_left = self.entry.descriptor_sha256 == Some(Sha256::of(&bytes));
+        let stored = object(&serde_json::from_slice::<Value>(&bytes).unwrap_or_default());
+        let fields = match self.expected_descriptor() {
+            Some(expected) => difference::fields(&stored, &object(&expected)),
+            None => Vec::new(),
+        };
+        let (mut fields, outdated) = self.sort_out(fields);
+        if is_as_left {
+            self.check_against_descriptor(&stored, &mut fields);
+            if !outdated.is_empty() {
+                let message = format!("what is known of its {} changed since", outdated.join(", "));
+                self.tell(Check::LineageOutdated, file.clone(), message);
+            }
+            if fields.is_empty() {
+                return;
+            }
+        }
+        let code = match is_as_left {
+            true => Check::DescriptorDiffers,
+            false => Check::DescriptorChanged,
+        };
+        let message = match fields.is_empty() {
+            true => "its descriptor's bytes are not those that were written".to_owned(),
+            false => format!("its descriptor differs in {}", list(&fields)),
+        };
+        let differences = self.shown(fields, "descriptor");
+        self.found.push(Finding {
+            differences,
+            ..about(code, file, message)
+        });
+    }
+
+    /// The descriptor that reading the source gives.
+    fn expected_descriptor(&self) -> Option<Value> {
+        let (State::Same(source), Some(item)) = (&self.state, self.item) else {
+            return None;
+        };
+        let header = source.reading.header.thread_id.as_deref();
+        let (thread_id, _) = lineage::thread_id(header, self.name.as_str());
+        let importer = self.examiner.importer;
+        let descriptor = importer.descriptor(item, self.name, &source.reading, thread_id, 0);
+        serde_json::to_value(descriptor).ok()
+    }
+
+    /// Takes out of a descriptor's differing fields those that change without
+    /// the source: they are named apart.
+    fn sort_out(&self, fields: Vec<Field>) -> (Vec<Field>, Vec<&'static str>) {
+        let mut outdated = Vec::new();
+        let kept = fields.into_iter().filter(|field| {
+            let what = match field.name.as_str() {
+                "run_ids" if !self.examiner.knows_runs => "",
+                "run_ids" => "runs",
+                "parent_session_key" => "parent",
+                "source" if self.is_moved => "",
+                "source" => "companion",
+                "import" => "",
+                _ => return true,
+            };
+            if !what.is_empty() {
+                outdated.push(what);
+            }
+            false
+        });
+        (kept.collect(), outdated)
+    }
+
+    /// A descriptor that is as it was written tells what its entry must say.
+    fn check_against_descriptor(&mut self, stored: &Map<String, Value>, fields: &mut Vec<Field>) {
+        let imported_at = stored
+            .get("import")
+            .and_then(|import| import.get("imported_at"));
+        let pairs = [
+            (
+                "session_key",
+                stored.get("session_key"),
+                self.entry.session_key.as_str(),
+            ),
+            ("stream", stored.get("stream"), self.entry.stream.as_str()),
+            ("imported_at", imported_at, self.entry.imported_at.as_str()),
+        ];
+        for (name, given, found) in pairs {
+            if given.and_then(Value::as_str) != Some(found) {
+                fields.retain(|field| field.name != name);
+                self.wrong.push(Field {
+                    name: name.to_owned(),
+                    store: Some(found.into()),
+                    given: given.cloned(),
+                });
+            }
+        }
+    }
+
+    /// Messages and residue together account for every line of the source
+    /// (`tinyagents-store.md`, Journals).
+    fn lines(&mut self, messages: Option<&Seen>, residue: Option<&Seen>) {
+        let Some(lines) = self.entry.lines else {
+            return;
+        };
+        let numbered = residue.map_or(0, |seen| seen.records - seen.dropped);
+        // In Markdown a record spans many lines; what was salvaged stands in
+        // the residue as well, and a compaction brings its messages along.
+        let is_by_line =
+            self.entry.kind != Some(Kind::Markdown) && self.entry.salvaged != Some(true);
+        let is_one_to_one = is_by_line && self.entry.compactions == Some(0);
+        let has_residue = self.held.residue == self.entry.residue_sha256;
+        let has_messages = messages.is_some() && self.held.journal == self.entry.journal_sha256;
+        let message = if !lines.add_up() {
+            format!(
+                "of {} lines, {} are headers, {} messages, {} residue, {} blank",
+                lines.total, lines.headers, lines.messages, lines.residue, lines.blank
+            )
+        } else if is_by_line && has_residue && numbered != lines.residue {
+            format!(
+                "{} lines are residue, the stream holds {numbered}",
+                lines.residue
+            )
+        } else if is_one_to_one
+            && has_messages
+            && messages.is_some_and(|seen| seen.records != lines.messages)
+        {
+            let held = messages.map_or(0, |seen| seen.records);
+            format!(
+                "{} lines are messages, the stream holds {held}",
+                lines.messages
+            )
+        } else {
+            return;
+        };
+        self.found.push(Finding::new(Check::LinesOff, message));
+    }
+
+    /// The entry against what reading the source gives.
+    fn entry(&mut self) {
+        if self.entry.rules.is_none() {
+            self.wrong.push(missing("rules"));
+        }
+        if self
+            .entry
+            .tool
+            .as_ref()
+            .is_none_or(|tool| tool.name != TOOL_NAME)
+        {
+            self.wrong.push(missing("tool"));
+        }
+        if let (State::Same(source), Some(item)) = (&self.state, self.item) {
+            let importer = self.examiner.importer;
+            let (reading, hash) = (&source.reading, source.hash);
+            let expected = importer.entry(item, self.name, reading, hash, source.stat);
+            let told = self
+                .found
+                .iter()
+                .any(|finding| finding.code == Check::LinesOff);
+            let fields = difference::fields(&object(self.entry), &object(&expected));
+            let fields = fields.into_iter().filter(|field| {
+                let name = field.name.as_str();
+                !(NOT_READ.contains(&name)
+                    || name == "rules"
+                    || (self.is_moved && OF_PATH.contains(&name))
+                    || (told && name == "lines"))
+            });
+            self.wrong.extend(fields.collect::<Vec<_>>());
+        }
+        if self.wrong.is_empty() {
+            return;
+        }
+        let fields = std::mem::take(&mut self.wrong);
+        let message = format!("its item ledger entry is wrong in {}", list(&fields));
+        let differences = self.shown(fields, "entry");
+        self.found.push(Finding {
+            differences,
+            ..Finding::new(Check::EntryDiffers, message)
+        });
+    }
+
+    fn shown(&self, fields: Vec<Field>, place: &str) -> Vec<crate::report::Difference> {
+        match self.examiner.shown {
+            0 => Vec::new(),
+            _ => fields
+                .into_iter()
+                .map(|field| field.shown(place.to_owned()))
+                .collect(),
+        }
+    }
+}
+
+/// How a stream's messages stand to the source's, by role and content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// They are the source's, or the first of them.
+    First,
+    /// The source's are the first of them.
+    Ahead,
+    Diverged,
+}
+
+impl Relation {
+    pub(super) fn of(seen: &Seen, given: u64) -> Self {
+        if seen.agreed < seen.records.min(given) {
+            Self::Diverged
+        } else if seen.records > given {
+            Self::Ahead
+        } else {
+            Self::First
+        }
+    }
+}
+
+fn written_on(seen: &Seen, given: u64) -> String {
+    let agreed = seen.agreed;
+    match seen.records.checked_sub(given) {
+        Some(0) => format!("it agrees with the source in all {agreed} messages"),
+        Some(more) => {
+            format!("it agrees with all {agreed} messages of the source, and has {more} more")
+        }
+        None => format!("it agrees with the first {agreed} of the source's {given} messages"),
+    }
+}
+
+fn first_difference(seen: &Seen, given: u64) -> String {
+    let records = seen.records;
+    let counts = match records == given {
+        true => format!("{} of {records} messages differ", seen.differing),
+        false => format!("it holds {records} messages, the source {given}"),
+    };
+    match seen.differs {
+        Some(first) => format!("message {first} differs in {}; {counts}", seen.fields),
+        None => counts,
+    }
+}
+
+fn about(code: Check, file: String, message: impl Into<String>) -> Finding {
+    Finding {
+        file: Some(file),
+        ..Finding::new(code, message)
+    }
+}
+
+/// A stream's file, relative to the store.
+fn stream_file(stream: &StreamName) -> String {
+    format!("{JOURNAL}/{}", stream.file_name())
+}
+
+fn missing(name: &str) -> Field {
+    Field {
+        name: name.to_owned(),
+        store: None,
+        given: None,
+    }
+}
+
+/// Names of descriptor or entry fields; all of them are ours or the design's.
+fn list(fields: &[Field]) -> String {
+    let names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+    names.join(", ")
+}
+
+fn object(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}

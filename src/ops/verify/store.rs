@@ -1,0 +1,381 @@
+//! What belongs to no single entry: the marker, failures, what nothing vouches
+//! for, and files that an import left lying.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use chrono::DateTime;
+use serde::de::IgnoredAny;
+
+use crate::error::Result;
+use crate::model::check::Check;
+use crate::model::key::{SessionKey, Sha256};
+use crate::ops::options::Only;
+use crate::plan::Item;
+use crate::report::Finding;
+use crate::store::journal::sha256_of_file;
+use crate::store::layout::{JOURNAL, KV, MARKER_KEY, Namespace, key_file_name};
+use crate::store::name::{StoreName, StreamName};
+use crate::store::record::{Entry, Failure, Marker, RULES};
+use crate::store::{Damaged, Store, kv};
+
+/// How many sessions are named where the marker counts more than there are.
+const NAMED: usize = 3;
+
+/// A store's records that are no session's.
+pub(super) struct Whole {
+    pub(super) entries: HashMap<Sha256, Entry>,
+    damaged: HashMap<Sha256, String>,
+    failures: HashMap<Sha256, Failure>,
+    damaged_failures: Vec<Damaged>,
+    marker: Option<Result<Marker, Damaged>>,
+    lacks_format: bool,
+    /// Sessions without an entry that an import would leave to the application.
+    pub(super) left_alone: u64,
+}
+
+impl Whole {
+    pub(super) fn read(store: &Store, is_format_missing: bool) -> Result<Self> {
+        let entries = store.entries()?;
+        let failures = store.failures()?;
+        let key = |damaged: &Damaged| damaged.key.parse().ok();
+        let damaged = entries.damaged.into_iter();
+        Ok(Self {
+            damaged: damaged
+                .filter_map(|damaged| Some((key(&damaged)?, damaged.reason)))
+                .collect(),
+            entries: entries.by_key.into_iter().collect(),
+            failures: failures.by_key.into_iter().collect(),
+            damaged_failures: failures.damaged,
+            marker: kv::get(store.layout(), Namespace::Markers, MARKER_KEY)?,
+            lacks_format: is_format_missing && store.exists(),
+            left_alone: 0,
+        })
+    }
+
+    /// Why the entry of a source cannot be read.
+    pub(super) fn damaged_entry(&self, key: &Sha256) -> Option<&str> {
+        self.damaged.get(key).map(String::as_str)
+    }
+
+    /// Whether the last import of a source failed.
+    pub(super) fn has_failed(&self, key: &Sha256) -> bool {
+        self.failures.contains_key(key)
+    }
+
+    /// The marker, if it is one that counts.
+    fn our_marker(&self) -> Option<&Marker> {
+        let marker = self.marker.as_ref()?.as_ref().ok()?;
+        marker.is_ours().then_some(marker)
+    }
+
+    /// Whether something at this time, in milliseconds since 1970, came after
+    /// the import that the marker is of.
+    pub(super) fn is_newer_than_marker(&self, ms: i64) -> bool {
+        let time = |marker: &Marker| DateTime::parse_from_rfc3339(&marker.imported_at).ok();
+        let marker = self.our_marker().and_then(time);
+        marker.is_some_and(|time| ms > time.timestamp_millis())
+    }
+
+    /// What there is to say about it all; of failures alone, if only some
+    /// sessions were asked for (`behaviour.md`, run: `--only` neither looks at
+    /// nor writes the marker).
+    pub(super) fn judge(
+        &self,
+        store: &Store,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[&Item],
+        only: &Only,
+    ) -> Result<Vec<Finding>> {
+        let mut found: Vec<Finding> = self.failures(only).collect();
+        if !only.is_all() {
+            return Ok(found);
+        }
+        let sources: HashSet<Sha256> = items.iter().map(|item| item.ledger_key()).collect();
+        let lost = self
+            .damaged
+            .iter()
+            .filter(|(key, _)| !sources.contains(*key));
+        found.extend(lost.map(|(key, reason)| {
+            let message =
+                format!("an item ledger entry cannot be read, and no source is its: {reason}");
+            of_key(
+                Check::EntryDamaged,
+                Namespace::Items,
+                &key.to_string(),
+                message,
+            )
+        }));
+        found.extend(self.damaged_failures.iter().map(|damaged| {
+            let message = format!(
+                "the record of a failed item cannot be read: {}",
+                damaged.reason
+            );
+            of_key(
+                Check::FailureDamaged,
+                Namespace::Failed,
+                &damaged.key,
+                message,
+            )
+        }));
+        let strangers = Strangers::of(store, entries, items)?;
+        found.extend(self.marker(store, entries, items, strangers.complete));
+        found.extend(strangers.found);
+        found.extend(files(store)?);
+        if self.lacks_format {
+            let message = "the store does not say of what format it is";
+            found.push(Finding::new(Check::NoFormat, message));
+        }
+        Ok(found)
+    }
+
+    fn failures(&self, only: &Only) -> impl Iterator<Item = Finding> {
+        let chosen = self
+            .failures
+            .values()
+            .filter(move |failure| only.has(&failure.session_key));
+        chosen.map(|failure| Finding {
+            session_key: Some(failure.session_key.to_string()),
+            source: Some(failure.source.clone()),
+            ..Finding::new(
+                Check::FailedItem,
+                format!("{}: {}", failure.code, failure.message),
+            )
+        })
+    }
+
+    /// The marker against the ledger. `strangers` are records without an entry
+    /// and without a source: the application may go on in a session whose
+    /// source is gone.
+    fn marker(
+        &self,
+        store: &Store,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[&Item],
+        strangers: u64,
+    ) -> Option<Finding> {
+        let of_marker =
+            |code, message: String| Some(of_key(code, Namespace::Markers, MARKER_KEY, message));
+        if let Some(Err(damaged)) = &self.marker {
+            let message = format!("the marker cannot be read: {}", damaged.reason);
+            return of_marker(Check::MarkerDamaged, message);
+        }
+        let Some(marker) = self.our_marker() else {
+            let is_begun = store.exists() && !(entries.is_empty() && self.failures.is_empty());
+            let message = "there is no marker of a completed import".to_owned();
+            return is_begun.then(|| Finding::new(Check::NoMarker, message));
+        };
+        let failed = self.failures.len();
+        if failed > 0 {
+            let plural = if failed == 1 { "" } else { "s" };
+            let message = format!("there is a marker, and {failed} failed item{plural}");
+            return of_marker(Check::MarkerWithFailures, message);
+        }
+        let Marker {
+            scanned,
+            imported,
+            skipped,
+            failed,
+            ..
+        } = marker;
+        let parts = imported.checked_add(*skipped);
+        if *failed > 0 || parts != Some(*scanned) {
+            let message = format!(
+                "the marker counts {scanned} sessions, {imported} imported, {skipped} skipped, \
+                 {failed} failed"
+            );
+            return of_marker(Check::MarkerCounts, message);
+        }
+        let ours = entries.values().filter(|entry| entry.is_ours()).count() + self.damaged.len();
+        let vouched = ours as u64 + self.left_alone + strangers;
+        if *scanned > vouched {
+            let mut message =
+                format!("the marker counts {scanned} sessions, and {vouched} are vouched for");
+            let missing: BTreeSet<&SessionKey> = items
+                .iter()
+                .filter(|item| item.entry.is_none())
+                .map(|item| &item.session.key)
+                .collect();
+            if !missing.is_empty() {
+                let named: Vec<_> = missing.iter().take(NAMED).map(|key| key.as_str()).collect();
+                let more = if missing.len() > NAMED { ", …" } else { "" };
+                message += &format!("; without an entry: {}{more}", named.join(", "));
+            }
+            return of_marker(Check::MarkerCounts, message);
+        }
+        if marker.rules != Some(RULES) {
+            let message = "the last complete import went by other reading rules";
+            return Some(Finding::new(Check::OtherRules, message));
+        }
+        None
+    }
+}
+
+/// Streams and descriptors that no entry vouches for.
+struct Strangers {
+    found: Vec<Finding>,
+    /// How many are whole records.
+    complete: u64,
+}
+
+impl Strangers {
+    fn of(store: &Store, entries: &HashMap<Sha256, Entry>, items: &[&Item]) -> Result<Self> {
+        // An entry that was settled before anything was imported has a name,
+        // and vouches for nothing.
+        let is_record = |entry: &&Entry| entry.journal_sha256.is_some() || !entry.is_ours();
+        let vouched: HashSet<StoreName> = entries
+            .values()
+            .filter(is_record)
+            .filter_map(Entry::store_name)
+            .collect();
+        let of_items: HashSet<&StoreName> =
+            items.iter().filter_map(|item| item.name.as_ref()).collect();
+        let is_known = |name: &StoreName| vouched.contains(name) || of_items.contains(name);
+        let streams = store.stream_names()?;
+        let descriptors = store.descriptor_names()?;
+        let mut names: BTreeSet<StoreName> =
+            streams.iter().filter_map(StreamName::of_messages).collect();
+        names.extend(descriptors.iter().cloned());
+        names.retain(|name| !is_known(name));
+        let mut all = Self {
+            found: Vec::new(),
+            complete: 0,
+        };
+        for name in names {
+            let stream = streams.contains(&name.messages());
+            let descriptor = descriptors.contains(&name);
+            all.add(store, &name, stream, descriptor);
+        }
+        let residues = streams.iter().filter_map(StreamName::of_residue);
+        let orphans: BTreeSet<_> = residues.filter(|name| !is_known(name)).collect();
+        all.found.extend(orphans.into_iter().map(|name| {
+            let message = "no item ledger entry vouches for it, and no source is its";
+            in_file(Check::ResidueOrphan, &name.residue(), message)
+        }));
+        Ok(all)
+    }
+
+    fn add(&mut self, store: &Store, name: &StoreName, has_stream: bool, has_descriptor: bool) {
+        let descriptor = store.descriptor(name).ok().flatten();
+        let key = descriptor.map(|descriptor| descriptor.session_key.to_string());
+        let file = key_file(Namespace::Sessions, name.as_str());
+        let finding = match (has_stream, has_descriptor) {
+            (true, true) => {
+                self.complete += 1;
+                let message = match &key {
+                    Some(_) => "the application's own",
+                    None => "the application's own; its descriptor cannot be read",
+                };
+                in_file(Check::ApplicationRecord, &name.messages(), message)
+            }
+            (true, false) => {
+                let message = "a stream without a descriptor";
+                in_file(Check::UnfinishedRecord, &name.messages(), message)
+            }
+            (false, _) => Finding {
+                file: Some(file),
+                ..Finding::new(Check::UnfinishedRecord, "a descriptor without a stream")
+            },
+        };
+        self.found.push(Finding {
+            session_key: key,
+            ..finding
+        });
+    }
+}
+
+/// Files that an import left lying, and reports of imports.
+fn files(store: &Store) -> Result<Vec<Finding>> {
+    let layout = store.layout();
+    let mut found = Vec::new();
+    for path in store.leftovers()? {
+        let file = path.strip_prefix(layout.root()).unwrap_or(&path);
+        found.push(Finding {
+            file: Some(file.display().to_string()),
+            ..Finding::new(Check::LeftoverFile, "left by an import that was cut off")
+        });
+    }
+    for key in kv::list(layout, Namespace::Imports)? {
+        if let Some(Err(damaged)) = kv::get::<IgnoredAny>(layout, Namespace::Imports, &key)? {
+            let message = format!("the report of an import cannot be read: {}", damaged.reason);
+            found.push(of_key(
+                Check::ImportReportDamaged,
+                Namespace::Imports,
+                &key,
+                message,
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Entries that claim a session or a stream which another one has, by ledger
+/// key. The one whose descriptor is there, or else that of a source, keeps it.
+pub(super) fn collisions(
+    store: &Store,
+    entries: &HashMap<Sha256, Entry>,
+    items: &[Item],
+) -> Result<HashMap<Sha256, Finding>> {
+    let mut claims: HashMap<String, Vec<(&Sha256, &Entry)>> = HashMap::new();
+    // The earlier importer gave one stream to several sessions; that is known.
+    for (key, entry) in entries
+        .iter()
+        .filter(|(_, entry)| entry.journal_sha256.is_some())
+    {
+        let stream = format!("stream {}", entry.stream.to_ascii_lowercase());
+        let session = format!("session {}", entry.session_key);
+        for claim in [stream, session] {
+            claims.entry(claim).or_default().push((key, entry));
+        }
+    }
+    claims.retain(|_, claims| claims.len() > 1);
+    if claims.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sources: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
+    let mut found = HashMap::new();
+    for claims in claims.into_values() {
+        let mut ranked = Vec::new();
+        for (key, entry) in claims {
+            let descriptor = match entry.store_name() {
+                Some(name) => {
+                    let path = store.layout().key_file(Namespace::Sessions, name.as_str());
+                    sha256_of_file(&path)?.map(|(hash, _)| hash)
+                }
+                None => None,
+            };
+            let fits = descriptor == entry.descriptor_sha256;
+            ranked.push((!fits, !sources.contains(key), &entry.source, key, entry));
+        }
+        ranked.sort_by_key(|(fits, has_source, source, ..)| (*fits, *has_source, *source));
+        let Some((.., first)) = ranked.first().map(|(.., entry)| ((), *entry)) else {
+            continue;
+        };
+        for (.., key, _) in ranked.iter().skip(1) {
+            let message = format!(
+                "the entry of {} has this session, or its stream, already",
+                first.source
+            );
+            found.insert(**key, Finding::new(Check::KeyCollision, message));
+        }
+    }
+    Ok(found)
+}
+
+/// A key's file, relative to the store.
+fn key_file(namespace: Namespace, key: &str) -> String {
+    format!("{KV}/{}/{}", namespace.as_str(), key_file_name(key))
+}
+
+fn of_key(code: Check, namespace: Namespace, key: &str, message: String) -> Finding {
+    Finding {
+        file: Some(key_file(namespace, key)),
+        ..Finding::new(code, message)
+    }
+}
+
+fn in_file(code: Check, stream: &StreamName, message: &str) -> Finding {
+    Finding {
+        file: Some(format!("{JOURNAL}/{}", stream.file_name())),
+        ..Finding::new(code, message)
+    }
+}
