@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
 use crate::report::Action;
@@ -125,11 +126,15 @@ impl Run<'_> {
             .collect();
         let mut cache = CacheWriter::new();
         let mut histories = Vec::new();
+        let mut is_told_by_cache = true;
         for item in items {
             let key = item.session.key.to_string();
+            let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
             let format = match item.reads {
                 Reads::File(format) => format,
                 Reads::History(subagent) => {
+                    // Of these the cache holds only that they are done.
+                    is_told_by_cache &= !accepted;
                     histories.push(subagent.id);
                     continue;
                 }
@@ -145,6 +150,7 @@ impl Run<'_> {
             }
             let ahead = self.ahead.get(&item.session.key);
             let role = Role::Source {
+                accepted,
                 key,
                 format,
                 ahead: ahead.map(|stat| (*stat).into()),
@@ -163,7 +169,7 @@ impl Run<'_> {
         let subagents = self.workspace.join(SUBAGENTS);
         let marker = self.store.marker().ok().flatten();
         let is_marked = marker.is_some_and(|marker| marker.is_ours());
-        let is_done = self.only.is_all() && self.report.is_clean() && is_marked;
+        let is_done = self.only.is_all() && self.report.is_clean() && is_marked && is_told_by_cache;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
         let bytes = cache.to_bytes(self.store.layout(), done);
