@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport};
@@ -125,11 +126,15 @@ impl Run<'_> {
             .collect();
         let mut cache = CacheWriter::new();
         let mut histories = Vec::new();
+        let mut is_told_by_cache = true;
         for item in items {
             let key = item.session.key.to_string();
+            let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
             let format = match item.reads {
                 Reads::File(format) => format,
                 Reads::History(subagent) => {
+                    // Of these the cache holds only that they are done.
+                    is_told_by_cache &= !accepted;
                     histories.push(subagent.id);
                     continue;
                 }
@@ -145,6 +150,7 @@ impl Run<'_> {
             }
             let ahead = self.ahead.get(&item.session.key);
             let role = Role::Source {
+                accepted,
                 key,
                 format,
                 ahead: ahead.map(|stat| (*stat).into()),
@@ -170,7 +176,8 @@ impl Run<'_> {
             found.any(|diagnostic| codes.contains(&diagnostic.code))
         };
         let is_settled = !self.report.items.iter().any(is_unsettled);
-        let is_done = self.only.is_all() && self.report.is_clean() && is_marked && is_settled;
+        let is_known = is_marked && is_settled && is_told_by_cache;
+        let is_done = self.only.is_all() && self.report.is_clean() && is_known;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
         let bytes = cache.to_bytes(self.store.layout(), done);
