@@ -34,10 +34,18 @@ pub(super) fn look(
     }
     let subagents = workspace.join(SUBAGENTS);
     let quick = Quick::look(store.layout(), &subagents, &found.files)?;
-    let files = quick.sources.into_iter().filter_map(|(index, key)| {
-        let file = found.files.get(index)?;
-        Some(skipped(key, &file.path, kind(&file.place)))
-    });
+    let files = quick
+        .sources
+        .into_iter()
+        .filter_map(|(index, key, accepted)| {
+            let file = found.files.get(index)?;
+            let mut item = skipped(key, &file.path, kind(&file.place));
+            if accepted {
+                item.action = Action::SkippedAccepted;
+                item.reason = "accepted".to_owned();
+            }
+            Some(item)
+        });
     let histories = quick.histories.into_iter().map(|id| {
         let key = history_key(&id);
         let source = SourcePath::record(SUBAGENTS, id);

@@ -8,9 +8,10 @@ use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
-use crate::report::Action;
+use crate::report::{Action, ItemReport};
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
 use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
@@ -151,11 +152,15 @@ impl Run<'_> {
             .collect();
         let mut cache = CacheWriter::new();
         let mut histories = Vec::new();
+        let mut is_told_by_cache = true;
         for item in items {
             let key = item.session.key.to_string();
+            let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
             let format = match item.reads {
                 Reads::File(format) => format,
                 Reads::History(subagent) => {
+                    // Of these the cache holds only that they are done.
+                    is_told_by_cache &= !accepted;
                     histories.push(subagent.id);
                     continue;
                 }
@@ -171,6 +176,7 @@ impl Run<'_> {
             }
             let ahead = self.ahead.get(&item.session.key);
             let role = Role::Source {
+                accepted,
                 key,
                 format,
                 ahead: ahead.map(|stat| (*stat).into()),
@@ -189,7 +195,15 @@ impl Run<'_> {
         let subagents = self.workspace.join(SUBAGENTS);
         let marker = self.store.marker().ok().flatten();
         let is_marked = marker.is_some_and(|marker| marker.is_ours());
-        let is_done = self.only.is_all() && self.report.is_clean() && is_marked;
+        // Their entries say that the next run looks again.
+        let is_unsettled = |item: &ItemReport| {
+            let codes = [Code::ImportedWhileChanging, Code::StreamWrittenOn];
+            let mut found = item.diagnostics.iter();
+            found.any(|diagnostic| codes.contains(&diagnostic.code))
+        };
+        let is_settled = !self.report.items.iter().any(is_unsettled);
+        let is_known = is_marked && is_settled && is_told_by_cache;
+        let is_done = self.only.is_all() && self.report.is_clean() && is_known;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
         let bytes = cache.to_bytes(self.store.layout(), done);

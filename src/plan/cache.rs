@@ -36,6 +36,8 @@ pub(crate) enum Role {
         format: Format,
         /// The stream, as it was when it was found ahead of the source.
         ahead: Option<Stamp>,
+        /// A failure of it was accepted.
+        accepted: bool,
     },
     /// An older copy of the session with this key.
     OlderCopy {
@@ -74,7 +76,7 @@ impl From<Stat> for Stamp {
 struct Row<'a>(
     #[serde(borrow)] Cow<'a, str>,
     Stamp,
-    /// `s`ource, `o`lder copy, `c`ompanion, `n`o transcript.
+    /// `s`ource, `a`ccepted source, `o`lder copy, `c`ompanion, `n`o transcript.
     char,
     /// The session's key, where there is one.
     #[serde(borrow)]
@@ -86,7 +88,15 @@ struct Row<'a>(
 impl<'a> Row<'a> {
     fn new(path: &'a str, stamp: Stamp, role: &'a Role) -> Self {
         let (letter, key, format, ahead) = match role {
-            Role::Source { key, format, ahead } => ('s', key.as_str(), Some(*format), *ahead),
+            Role::Source {
+                key,
+                format,
+                ahead,
+                accepted,
+            } => {
+                let letter = if *accepted { 'a' } else { 's' };
+                (letter, key.as_str(), Some(*format), *ahead)
+            }
             Role::OlderCopy { of } => ('o', of.as_str(), None, None),
             Role::Companion { of } => ('c', of.as_str(), None, None),
             Role::NoTranscript => ('n', "", None, None),
@@ -97,10 +107,11 @@ impl<'a> Row<'a> {
     fn role(&self) -> Option<Role> {
         let key = self.3.to_string();
         Some(match self.2 {
-            's' => Role::Source {
+            's' | 'a' => Role::Source {
                 key,
                 format: self.4?,
                 ahead: self.5,
+                accepted: self.2 == 'a',
             },
             'o' => Role::OlderCopy { of: key },
             'c' => Role::Companion { of: key },
@@ -235,8 +246,9 @@ fn push_line(bytes: &mut Vec<u8>, value: &impl Serialize) {
 /// What a run finds when nothing has changed since a run that left everything
 /// done: by `stat` alone, without opening a source or an entry.
 pub(crate) struct Quick {
-    /// Items that are files: index of the file, session key.
-    pub(crate) sources: Vec<(usize, String)>,
+    /// Items that are files: index of the file, session key, and whether a
+    /// failure was accepted.
+    pub(crate) sources: Vec<(usize, String, bool)>,
     /// Ids of those that are not.
     pub(crate) histories: Vec<String>,
 }
@@ -260,8 +272,8 @@ impl Quick {
             if !is_same || row.5.is_some() {
                 return None;
             }
-            if row.2 == 's' {
-                sources.push((index, row.3.into_owned()));
+            if matches!(row.2, 's' | 'a') {
+                sources.push((index, row.3.into_owned(), row.2 == 'a'));
             }
         }
         lines.next().is_none().then_some(Self {
@@ -292,6 +304,7 @@ mod tests {
             key: "a".into(),
             format: Format::Jsonl,
             ahead: None,
+            accepted: false,
         }
     }
 

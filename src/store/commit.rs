@@ -168,6 +168,8 @@ impl Writer {
         if let Some(residue) = residue {
             residue.place(&residue_name)?;
         }
+        // The stream last: one without a descriptor is then never ours.
+        descriptor.place(&key_file_name(prepared.name.as_str()))?;
         journal.place(&stream)?;
         if !has_residue {
             // Before the entry says that there is none.
@@ -178,7 +180,6 @@ impl Writer {
                     &self.journal.path().join(&residue_name),
                 ))?;
         }
-        descriptor.place(&key_file_name(prepared.name.as_str()))?;
         Ok(Placed {
             ledger_key: prepared.ledger_key,
             old_key: prepared.old_key,

@@ -122,23 +122,18 @@ impl Importer<'_> {
     }
 
     /// Whether the stream is of an import that was cut off between a session's
-    /// files and its entry: its records have one time, and the descriptor has
-    /// the same one, or is still that of the entry, or is not there yet. So it
-    /// is nobody else's, and to replace it needs no word.
+    /// files and its entry: its records have one time, and the descriptor,
+    /// which is put in place before it, has the same. So it is nobody else's,
+    /// and to replace it needs no word.
     fn was_cut_off(&self, name: &StoreName, entry: Option<&Entry>, compare: &Compare) -> bool {
         let time = compare.time().and_then(|ms| {
             let time = DateTime::from_timestamp_millis(i64::try_from(ms).ok()?)?;
             Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
         });
-        let (Some(time), Ok(descriptor)) = (time, self.store.descriptor(name)) else {
+        let (Some(time), Some(descriptor)) = (time, self.descriptor_of(name)) else {
             return false;
         };
-        let is_ours = entry.is_none_or(Entry::is_ours);
-        is_ours
-            && descriptor.is_none_or(|descriptor| {
-                let imported_at = descriptor.import.imported_at;
-                imported_at == time || entry.is_some_and(|entry| entry.imported_at == imported_at)
-            })
+        entry.is_none_or(Entry::is_ours) && descriptor.import.imported_at == time
     }
 
     /// Replaces a record that was not ours, and says so in the entry.
