@@ -52,6 +52,7 @@ mod injected {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use rustix::io::Errno;
+    use rustix::process::{Signal, getpid, kill_process};
 
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) enum Fault {
@@ -93,6 +94,7 @@ mod injected {
                 "EIO" => Fault::Hardware,
                 "EACCES" => Fault::Access,
                 "short" => Fault::Short,
+                "kill" => Fault::Kill,
                 "kill" => Fault::Kill,
                 _ => return None,
             };
