@@ -74,7 +74,7 @@ impl Run<'_> {
         let is_current = marker
             .as_ref()
             .is_some_and(|marker| marker.rules == Some(RULES))
-            && marker.is_some_and(|marker| !self.options.checksum || self.counts_right(&marker));
+            && marker.is_some_and(|marker| !self.options.checksum || self.is_marker_sound(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
             let of_items = self.report.items.iter().map(|item| item.warnings.len());
