@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use session_import::model::diagnostic::{Code, Severity};
-use session_import::report::{AcceptReport, ErrorReport, RunReport, UndoReport};
+use session_import::report::{AcceptReport, ErrorReport, RunReport, StatusReport, UndoReport};
 
 #[test]
 fn warnings_are_those_of_the_table() {
@@ -51,6 +51,7 @@ fn warnings_are_those_of_the_table() {
 fn schemas_are_those_of_the_types() {
     schema("run", schemars::schema_for!(RunReport));
     schema("undo", schemars::schema_for!(UndoReport));
+    schema("status", schemars::schema_for!(StatusReport));
     schema("accept", schemars::schema_for!(AcceptReport));
     schema("error", schemars::schema_for!(ErrorReport));
 }
