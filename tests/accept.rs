@@ -1,7 +1,7 @@
 //! `accept`: a failure that is settled, and when it comes up again.
 
 // Clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
 

@@ -5,6 +5,7 @@ mod support;
 use std::io::pipe;
 use std::process::{Command, Stdio};
 
+use session_import::model::check::Check;
 use session_import::model::diagnostic::Code;
 use support::{Outcome, Workspace, call};
 
@@ -83,6 +84,11 @@ fn every_code_is_explained() {
         call(&["--explain", code.as_str()])
             .code(0)
             .says(code.explanation());
+    }
+    for check in Check::ALL {
+        call(&["--explain", check.as_str()])
+            .code(0)
+            .says(check.explanation());
     }
 }
 

@@ -9,14 +9,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use session_import::model::check::{Check, Weight};
 use session_import::model::diagnostic::{Code, Severity};
-use session_import::report::{AcceptReport, ErrorReport, RunReport, StatusReport, UndoReport};
+use session_import::report::{AcceptReport, ErrorReport, RunReport};
+use session_import::report::{StatusReport, UndoReport, VerifyReport};
 
 #[test]
 fn warnings_are_those_of_the_table() {
     let mut text = String::from(
         "# Warnings and errors\n\n\
-         Made from `src/model/diagnostic.rs`; `session-import --explain CODE` says the same.\n\
+         Made from `src/model/diagnostic.rs` and, for `verify`, from `src/model/check.rs`;\n\
+         `session-import --explain CODE` says the same.\n\
          Codes are stable: they are only ever added. In a result the worst come first, in the\n\
          order of this page.\n",
     );
@@ -44,12 +47,32 @@ fn warnings_are_those_of_the_table() {
             write!(text, "\n### `{code}`\n\n**{summary}** {explanation}\n").unwrap();
         }
     }
+    let sections = [
+        (
+            Weight::Finding,
+            "Findings of `verify`",
+            "Something in the store is not what it should be. The exit code is 3.",
+        ),
+        (
+            Weight::Notice,
+            "Notices of `verify`",
+            "Worth knowing. The exit code stays 0, and is 3 with `--strict`.",
+        ),
+    ];
+    for (weight, title, what) in sections {
+        writeln!(text, "\n## {title}\n\n{what}").unwrap();
+        for code in Check::ALL.iter().filter(|code| code.severity() == weight) {
+            let (summary, explanation) = (code.summary(), code.explanation());
+            write!(text, "\n### `{code}`\n\n**{summary}** {explanation}\n").unwrap();
+        }
+    }
     compare("docs/warnings.md", &text);
 }
 
 #[test]
 fn schemas_are_those_of_the_types() {
     schema("run", schemars::schema_for!(RunReport));
+    schema("verify", schemars::schema_for!(VerifyReport));
     schema("undo", schemars::schema_for!(UndoReport));
     schema("status", schemars::schema_for!(StatusReport));
     schema("accept", schemars::schema_for!(AcceptReport));

@@ -1,7 +1,7 @@
 //! What a run may not touch, and a dry run still less.
 
 // Clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::type_complexity)]
 
 mod support;
 
@@ -90,7 +90,10 @@ fn a_dry_run_writes_nothing_at_all() {
             .args(["run", "-w"])
             .arg(workspace.root());
         support::Outcome::of(command.args(arguments));
-        assert!(fs::read_dir(&temporary).unwrap().next().is_none(), "{arguments:?}");
+        assert!(
+            fs::read_dir(&temporary).unwrap().next().is_none(),
+            "{arguments:?}"
+        );
     }
     // The copy of the database comes and goes in the temporary folder.
     let places = ["tmp"];
@@ -99,7 +102,10 @@ fn a_dry_run_writes_nothing_at_all() {
 
     // And beside a store that is there already, with work to do.
     workspace.run(&[]).code(3);
-    workspace.append("session_raw/1779000000_ok.jsonl", message("user", "more") + "\n");
+    workspace.append(
+        "session_raw/1779000000_ok.jsonl",
+        message("user", "more") + "\n",
+    );
     let before = Tree::of(workspace.home());
     let mut command = workspace.command();
     command.env("TMPDIR", &temporary).args(["run", "-n", "-w"]);
@@ -144,7 +150,10 @@ fn the_plan_is_the_report() {
             workspace.mtime("session_raw/1779000000_ok.jsonl", support::WRITTEN_AT + 9);
         }),
         ("moved", &[], |workspace| {
-            workspace.rename("session_raw/01042026/main_0.jsonl", "session_raw/main_0.jsonl");
+            workspace.rename(
+                "session_raw/01042026/main_0.jsonl",
+                "session_raw/main_0.jsonl",
+            );
         }),
         ("shorter", &[], |workspace| {
             workspace.transcript("1779000000_ok", &[&message("user", "hello")]);
@@ -163,7 +172,11 @@ fn the_plan_is_the_report() {
         }
         assert_eq!(plan["messages_written"], 0, "{step}");
         assert_eq!(plan["dry_run"], true, "{step}");
-        assert!(plan["items"].as_array().is_some_and(|items| !items.is_empty()));
+        assert!(
+            plan["items"]
+                .as_array()
+                .is_some_and(|items| !items.is_empty())
+        );
         for document in [&mut plan, &mut report] {
             document["messages_written"] = Value::Null;
             document["dry_run"] = Value::Null;

@@ -1,7 +1,7 @@
 //! `undo`: what goes, what stays, and that nothing in between is ever half.
 
 // Clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
 

@@ -27,7 +27,7 @@ pub(crate) fn main(verify: &Verify, common: &Common, output: &Output, bars: Mult
         Ok(report) => report,
         Err(error) => return failed(&error, format, signal, output),
     };
-    let is_clean = report.clean && !(verify.strict && !report.notices.is_empty());
+    let is_clean = report.clean && (!verify.strict || report.notices.is_empty());
     let exit = Exit::of_result(is_clean, signal);
     if format == Format::Json {
         if !report.clean {

@@ -4,10 +4,9 @@
 //! so that a test can break every step once; without it all of this compiles
 //! to nothing. Only the tests turn the feature on.
 //!
-//! - `SESSION_IMPORT_FAULT=n:ENOSPC|EIO|EACCES|short|kill`: operation `n` (from
-//!   1) fails with that error. `short` writes half of the bytes and then fails
-//!   with ENOSPC; on anything but a write it is ENOSPC. `kill` ends the process
-//!   right there, as SIGKILL does.
+//! - `SESSION_IMPORT_FAULT=n:KIND`: operation `n` (from 1) fails; `KIND` is
+//!   ENOSPC, EIO or EACCES, or `short` (half of the bytes are written, then
+//!   ENOSPC), or `kill` (the process ends right there, as by SIGKILL).
 //! - `SESSION_IMPORT_FAULT_COUNT=FILE`: the number of operations so far is kept
 //!   in this file.
 

@@ -40,6 +40,16 @@ pub(crate) struct Compare {
     differing: Digests,
     /// Messages that a compaction replaced: they are in the source still.
     superseded: Digests,
+    /// When the stream's records were written, as far as they were read.
+    times: Times,
+}
+
+/// The times of a stream's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Times {
+    None,
+    One(u64),
+    Several,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +70,18 @@ impl Compare {
             state: State::Agreeing,
             differing: Digests::new(),
             superseded: Digests::new(),
+            times: Times::None,
         }))
+    }
+
+    /// The time at which all of the stream's records were written, in
+    /// milliseconds since 1970, if that is one and the stream was read to its
+    /// end. An import has one time; the application appends message by message.
+    pub(crate) fn time(&self) -> Option<u64> {
+        match (&self.state, self.times) {
+            (State::Agreeing | State::StoreEnded, Times::One(ms)) => Some(ms),
+            _ => None,
+        }
     }
 
     /// How the two stand, now that the source is read.
@@ -161,6 +182,11 @@ impl Sink for Compare {
             match self.stream.next() {
                 Ok(Some(record)) if is_same(&record, message) => {
                     self.agreed += 1;
+                    self.times = match self.times {
+                        Times::None => Times::One(record.created_at_ms),
+                        Times::One(ms) if ms == record.created_at_ms => Times::One(ms),
+                        _ => Times::Several,
+                    };
                     return Ok(());
                 }
                 Ok(Some(_)) => self.state = State::Diverged,
@@ -181,6 +207,7 @@ impl Sink for Compare {
     fn restart(&mut self) -> Result<()> {
         self.stream.rewind()?;
         self.agreed = 0;
+        self.times = Times::None;
         self.state = State::Agreeing;
         self.differing.clear();
         Ok(())

@@ -7,11 +7,11 @@ use super::run::Run;
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
-use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
-use crate::report::Action;
+use crate::report::{Action, ItemReport};
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
 use crate::store::record::{Failure, ImportRecord, Marker, RULES, Tool, VERSION};
@@ -113,7 +113,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn write_cache(&self, items: Vec<Item>, others: Vec<Found>) {
+    pub(super) fn write_cache(&self, before: &StatCache, items: Vec<Item>, others: Vec<Found>) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
             return;
         };
@@ -130,18 +130,19 @@ impl Run<'_> {
         for item in items {
             let key = item.session.key.to_string();
             let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
-            let format = match item.reads {
-                Reads::File(format) => format,
+            let format = match &item.reads {
+                Reads::File(format) => *format,
                 Reads::History(subagent) => {
                     // Of these the cache holds only that they are done.
                     is_told_by_cache &= !accepted;
-                    histories.push(subagent.id);
+                    histories.push(subagent.id.clone());
                     continue;
                 }
             };
             if failed.contains(item.session.source.to_string().as_str()) {
                 continue;
             }
+            let still_ahead = still_ahead(before, &item);
             for file in item.older {
                 cache.note(file, Role::OlderCopy { of: key.clone() });
             }
@@ -149,11 +150,12 @@ impl Run<'_> {
                 cache.note(file, Role::Companion { of: key.clone() });
             }
             let ahead = self.ahead.get(&item.session.key);
+            let ahead = ahead.map(|stat| (*stat).into());
             let role = Role::Source {
                 accepted,
                 key,
                 format,
-                ahead: ahead.map(|stat| (*stat).into()),
+                ahead: ahead.or(still_ahead),
             };
             let file = Found {
                 path: item.session.source,
@@ -169,12 +171,30 @@ impl Run<'_> {
         let subagents = self.workspace.join(SUBAGENTS);
         let marker = self.store.marker().ok().flatten();
         let is_marked = marker.is_some_and(|marker| marker.is_ours());
-        let is_done = self.only.is_all() && self.report.is_clean() && is_marked && is_told_by_cache;
+        // Their entries say that the next run looks again.
+        let is_unsettled = |item: &ItemReport| {
+            let codes = [Code::ImportedWhileChanging, Code::StreamWrittenOn];
+            let mut found = item.diagnostics.iter();
+            found.any(|diagnostic| codes.contains(&diagnostic.code))
+        };
+        let is_settled = !self.report.items.iter().any(is_unsettled);
+        let is_known = is_marked && is_settled && is_told_by_cache;
+        let is_done = self.only.is_all() && self.report.is_clean() && is_known;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
         let bytes = cache.to_bytes(self.store.layout(), done);
         if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }
+    }
+}
+
+/// The stream of an item that was not read because it was ahead before and is
+/// the same still: so it is the next time.
+fn still_ahead(before: &StatCache, item: &Item) -> Option<Stamp> {
+    let is_ahead = matches!(item.decision, Decision::Skip(Action::SkippedStoreAhead, _));
+    match before.role(&item.session.source, item.stat) {
+        Some(Role::Source { ahead, .. }) if is_ahead => *ahead,
+        _ => None,
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use chrono::DateTime;
 
 use super::cache::{Role, Stamp, StatCache};
+use super::identity::has_unix_time;
 use super::survey::SUBAGENTS;
 use crate::fs::stat::Stat;
 use crate::model::key::{SessionKey, Sha256};
@@ -122,7 +123,9 @@ impl Glance<'_> {
         let older: HashSet<&str> = older.map(String::as_str).collect();
         let mut others = 0;
         for file in files {
-            let of_stem = by_stem.get(file.stem.as_str()).map_or(&[][..], Vec::as_slice);
+            let of_stem = by_stem
+                .get(file.stem.as_str())
+                .map_or(&[][..], Vec::as_slice);
             match self.file(file, of_stem, &gone, &older) {
                 Some(found) => seen.push(found),
                 None => others += 1,
@@ -154,7 +157,7 @@ impl Glance<'_> {
         let (mut state, mut reason) = match known {
             Some(known) => self.imported(file, &key, known, role),
             None if older.contains(source.as_str()) => return None,
-            None => self.new(file, of_stem, gone, role),
+            None => self.new(file, of_stem, gone, role)?,
         };
         if let Some(failure) = self.failures.get(&key)
             && !matches!(state, State::UpToDate | State::Accepted | State::Ahead)
@@ -231,34 +234,41 @@ impl Glance<'_> {
         (State::UpToDate, "unchanged")
     }
 
+    /// `None` for what its name says to be the view of a transcript.
     fn new(
         &self,
         file: &Found,
         of_stem: &[&Found],
         gone: &HashSet<String>,
         role: Option<&Role>,
-    ) -> (State, &'static str) {
+    ) -> Option<(State, &'static str)> {
         // Without an entry it has no name yet; the plain one is the usual one.
         let name = StoreName::parse(&file.stem);
         if self.is_ahead(name.as_ref(), role) {
-            return AHEAD;
+            return Some(AHEAD);
         }
         if gone.contains(&file.stem) {
-            return (State::ToLookAt, "it may have been moved");
+            return Some((State::ToLookAt, "it may have been moved"));
         }
         let is_markdown = file.place.is_markdown();
         if is_markdown && role.is_none() {
             let has_transcript = of_stem.iter().any(|other| !other.place.is_markdown());
-            return match has_transcript {
+            if has_transcript && has_unix_time(&file.stem) {
+                return None;
+            }
+            return Some(match has_transcript {
+                // Numbered stems start anew each day.
                 true => (State::ToLookAt, "it may be the view of a transcript"),
                 false => (State::ToLookAt, "Markdown may be a transcript or not"),
-            };
+            });
         }
-        let rivals = of_stem.iter().filter(|other| other.place.is_markdown() == is_markdown);
+        let rivals = of_stem
+            .iter()
+            .filter(|other| other.place.is_markdown() == is_markdown);
         if role.is_none() && rivals.count() > 1 {
-            return (State::ToLookAt, "it may be an older copy of another");
+            return Some((State::ToLookAt, "it may be an older copy of another"));
         }
-        (State::New, "new")
+        Some((State::New, "new"))
     }
 
     /// An entry whose source is no file that was found.
@@ -303,7 +313,11 @@ impl Glance<'_> {
     fn new_histories(&self) -> Option<Seen> {
         let is_history = |known: &Known| known.kind == Some(Kind::SubagentHistory);
         let path = self.workspace.join(SUBAGENTS);
-        let last = self.entries.values().map(|known| known.imported_at_ms).max();
+        let last = self
+            .entries
+            .values()
+            .map(|known| known.imported_at_ms)
+            .max();
         let Subagents::Since(mtime_ms) = self.subagents() else {
             return None;
         };
@@ -324,7 +338,10 @@ impl Glance<'_> {
     }
 
     fn is_ahead(&self, name: Option<&StoreName>, role: Option<&Role>) -> bool {
-        let Some(Role::Source { ahead: Some(ahead), .. }) = role else {
+        let Some(Role::Source {
+            ahead: Some(ahead), ..
+        }) = role
+        else {
             return false;
         };
         let stream = name.map(|name| self.layout.stream_file(&name.messages()));

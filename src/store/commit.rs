@@ -166,8 +166,9 @@ impl Writer {
         if let Some(residue) = residue {
             residue.place(&prepared.name.residue().file_name())?;
         }
-        journal.place(&stream)?;
+        // The stream last: one without a descriptor is then never ours.
         descriptor.place(&key_file_name(prepared.name.as_str()))?;
+        journal.place(&stream)?;
         Ok(Placed {
             ledger_key: prepared.ledger_key,
             old_key: prepared.old_key,

@@ -8,15 +8,15 @@
 //!
 //! Numbers such as "rule 6" are those of section 1, "How the reader reads a file".
 
+// Each test binary that includes this folder uses a part of it. Slices are taken at offsets that were just found.
 #![allow(
     dead_code,
     unreachable_pub,
-    clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::panic,
-    clippy::indexing_slicing
+    clippy::string_slice,
+    clippy::unwrap_used
 )]
-// Each test binary that includes this folder uses a part of it. Slices are taken at offsets that were just found.
-#![allow(dead_code, clippy::indexing_slicing, clippy::string_slice)]
 
 pub mod markdown;
 pub mod strategies;

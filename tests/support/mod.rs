@@ -3,7 +3,13 @@
 
 // Each test crate uses a part of this. Clippy takes only functions marked as
 // tests for tests, and a test may well panic.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
 
 mod outcome;
 pub mod store;

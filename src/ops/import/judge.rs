@@ -1,6 +1,10 @@
 //! What the store has of a session, held against what was read: replace it,
 //! keep it, or refuse (`behaviour.md`, The live application).
 
+use std::collections::HashMap;
+
+use chrono::{DateTime, SecondsFormat};
+
 use super::Importer;
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -11,7 +15,7 @@ use crate::plan::decide::Wishes;
 use crate::store::Draft;
 use crate::store::journal::{StreamReader, sha256_of_file};
 use crate::store::name::StoreName;
-use crate::store::record::Descriptor;
+use crate::store::record::{Descriptor, Entry};
 
 /// What is to be done about what the store already has.
 pub(super) enum Verdict {
@@ -91,8 +95,8 @@ impl Importer<'_> {
                 }
             }
             Relation::StoreIsAhead if !overwrite => Verdict::Keep,
-            // Nothing is lost by replacing it: an import that was cut off
-            // between a session's files and its entry, or damage.
+            Relation::StoreIsFirst if self.was_cut_off(name, entry, compare) => plain,
+            // Nothing is lost by replacing it.
             Relation::StoreIsFirst if is_source_unchanged => {
                 mended("the store's stream is not what the item ledger says")
             }
@@ -115,6 +119,21 @@ impl Importer<'_> {
                 self.take_over(name, "the application's")
             }
         })
+    }
+
+    /// Whether the stream is of an import that was cut off between a session's
+    /// files and its entry: its records have one time, and the descriptor,
+    /// which is put in place before it, has the same. So it is nobody else's,
+    /// and to replace it needs no word.
+    fn was_cut_off(&self, name: &StoreName, entry: Option<&Entry>, compare: &Compare) -> bool {
+        let time = compare.time().and_then(|ms| {
+            let time = DateTime::from_timestamp_millis(i64::try_from(ms).ok()?)?;
+            Some(time.to_rfc3339_opts(SecondsFormat::Millis, true))
+        });
+        let (Some(time), Some(descriptor)) = (time, self.descriptor_of(name)) else {
+            return false;
+        };
+        entry.is_none_or(Entry::is_ours) && descriptor.import.imported_at == time
     }
 
     /// Replaces a record that was not ours, and says so in the entry.
@@ -153,20 +172,35 @@ impl Importer<'_> {
     }
 
     /// Moves what only the store had into the residue, behind what was moved
-    /// there before: whatever is replaced, no message goes. In a dry run it is
-    /// only counted.
+    /// there before: whatever is replaced, no message goes. Gives their number,
+    /// those of earlier imports included; in a dry run they are only counted.
     pub(super) fn move_dropped(
         &self,
+        item: &Item,
         name: &StoreName,
         compare: Option<Compare>,
         mut draft: Option<&mut Draft>,
     ) -> Result<u64> {
         let residue = self.store.layout().stream_file(&name.residue());
-        if let (Some(draft), Some(mut old)) = (&mut draft, StreamReader::open(&residue)?) {
+        let hash = sha256_of_file(&residue)?.map(|(hash, _)| hash);
+        // An import that was cut off may have put its residue in place beside
+        // the old stream: what it moved is in both then.
+        let left = item.record().map(|entry| entry.residue_sha256);
+        let is_as_left = left == Some(hash);
+        let mut moved: HashMap<Sha256, u64> = HashMap::new();
+        let mut count = 0;
+        if let Some(mut old) = StreamReader::open(&residue)? {
             loop {
                 match old.next() {
                     Ok(Some(record)) => {
-                        if let Some(record) = dropped_record(record.value()) {
+                        let Some(record) = dropped_record(record.value()) else {
+                            continue;
+                        };
+                        count += 1;
+                        if !is_as_left {
+                            *moved.entry(Sha256::of(record.as_bytes())).or_default() += 1;
+                        }
+                        if let Some(draft) = &mut draft {
                             draft.dropped(record)?;
                         }
                     }
@@ -176,10 +210,14 @@ impl Importer<'_> {
                 }
             }
         }
-        let mut count = 0;
         if let Some(mut compare) = compare {
             compare.relation();
             compare.dropped(|record| {
+                let before = moved.get_mut(&Sha256::of(record.as_bytes()));
+                if let Some(before) = before.filter(|before| **before > 0) {
+                    *before -= 1;
+                    return Ok(());
+                }
                 count += 1;
                 match &mut draft {
                     Some(draft) => draft.dropped(record),
@@ -204,10 +242,10 @@ fn dropped_record(value: &str) -> Option<&str> {
 }
 
 pub(super) fn dropped_warning(count: u64) -> Diagnostic {
-    let plural = if count == 1 { "" } else { "s" };
+    let (plural, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
     let message = format!(
         "{count} message{plural} that the store had and the source has not \
-         went to the residue stream"
+         {verb} in the residue stream"
     );
     Diagnostic::new(Code::DroppedMessages, message)
 }

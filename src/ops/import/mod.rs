@@ -107,7 +107,7 @@ impl Importer<'_> {
                 replaced
             }
         };
-        let dropped = self.move_dropped(name, compare, draft.as_mut())?;
+        let dropped = self.move_dropped(item, name, compare, draft.as_mut())?;
         if dropped > 0 {
             diagnostics.push(dropped_warning(dropped));
         }

@@ -5,12 +5,14 @@
 //! discover → identify → read against the record → judge → report
 //! ```
 //!
-//! `lockstep` holds a source against its record while it is read, `examine`
-//! does that for one entry, `judge` says what follows, `difference` how two
-//! records differ, `store` looks at what belongs to no single entry.
+//! `task` says what is to be examined, `lockstep` holds a source against its
+//! record while it is read, `examine` does that for one entry, `judge` and
+//! `fields` say what follows, `difference` how two records differ, and `store`
+//! looks at what belongs to no single entry.
 
 mod difference;
 pub(crate) mod examine;
+mod fields;
 mod judge;
 mod lockstep;
 mod store;
@@ -89,6 +91,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
     let claim = store.claim(&workspace)?;
     let (is_format_missing, more) = (claim.is_new, claim.diagnostics);
     diagnostics.extend(more);
+    diagnostics.extend(store.unfinished_undo());
     let (subagents, trouble) = Subagents::read(&workspace);
     diagnostics.extend(trouble);
     let (ledger, trouble) = RunLedger::read(&workspace);

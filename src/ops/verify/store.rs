@@ -12,10 +12,9 @@ use crate::model::key::{SessionKey, Sha256};
 use crate::ops::options::Only;
 use crate::plan::Item;
 use crate::report::Finding;
-use crate::store::journal::sha256_of_file;
 use crate::store::layout::{JOURNAL, KV, MARKER_KEY, Namespace, key_file_name};
 use crate::store::name::{StoreName, StreamName};
-use crate::store::record::{Entry, Failure, Marker, RULES};
+use crate::store::record::{Descriptor, Entry, Failure, Marker, RULES};
 use crate::store::{Damaged, Store, kv};
 
 /// How many sessions are named where the marker counts more than there are.
@@ -185,7 +184,9 @@ impl Whole {
             );
             return of_marker(Check::MarkerCounts, message);
         }
-        let ours = entries.values().filter(|entry| entry.is_ours()).count() + self.damaged.len();
+        // A damaged one was there, and is told by itself.
+        let is_ours = |entry: &&Entry| entry.is_ours() || entry.tool.is_some();
+        let ours = entries.values().filter(is_ours).count() + self.damaged.len();
         let vouched = ours as u64 + self.left_alone + strangers;
         if *scanned > vouched {
             let mut message =
@@ -221,9 +222,12 @@ impl Strangers {
     fn of(store: &Store, entries: &HashMap<Sha256, Entry>, items: &[&Item]) -> Result<Self> {
         // An entry that was settled before anything was imported has a name,
         // and vouches for nothing.
-        let is_record = |entry: &&Entry| entry.journal_sha256.is_some() || !entry.is_ours();
+        let is_record = |entry: &&Entry| entry.has_record() || !entry.is_ours();
+        // The next command that writes removes what an undo did not get to.
+        let being_undone = store.being_undone()?.by_key;
         let vouched: HashSet<StoreName> = entries
             .values()
+            .chain(being_undone.values())
             .filter(is_record)
             .filter_map(Entry::store_name)
             .collect();
@@ -317,10 +321,7 @@ pub(super) fn collisions(
 ) -> Result<HashMap<Sha256, Finding>> {
     let mut claims: HashMap<String, Vec<(&Sha256, &Entry)>> = HashMap::new();
     // The earlier importer gave one stream to several sessions; that is known.
-    for (key, entry) in entries
-        .iter()
-        .filter(|(_, entry)| entry.journal_sha256.is_some())
-    {
+    for (key, entry) in entries.iter().filter(|(_, entry)| entry.has_record()) {
         let stream = format!("stream {}", entry.stream.to_ascii_lowercase());
         let session = format!("session {}", entry.session_key);
         for claim in [stream, session] {
@@ -336,14 +337,10 @@ pub(super) fn collisions(
     for claims in claims.into_values() {
         let mut ranked = Vec::new();
         for (key, entry) in claims {
-            let descriptor = match entry.store_name() {
-                Some(name) => {
-                    let path = store.layout().key_file(Namespace::Sessions, name.as_str());
-                    sha256_of_file(&path)?.map(|(hash, _)| hash)
-                }
-                None => None,
+            let fits = match entry.store_name() {
+                Some(name) => is_descriptor_of(store, &name, entry)?,
+                None => false,
             };
-            let fits = descriptor == entry.descriptor_sha256;
             ranked.push((!fits, !sources.contains(key), &entry.source, key, entry));
         }
         ranked.sort_by_key(|(fits, has_source, source, ..)| (*fits, *has_source, *source));
@@ -359,6 +356,18 @@ pub(super) fn collisions(
         }
     }
     Ok(found)
+}
+
+/// Whether a descriptor is the one that an entry vouches for, and says whose
+/// it is as the entry does.
+fn is_descriptor_of(store: &Store, name: &StoreName, entry: &Entry) -> Result<bool> {
+    let path = store.layout().key_file(Namespace::Sessions, name.as_str());
+    let Some(Ok(bytes)) = kv::read(&path)? else {
+        return Ok(false);
+    };
+    let named: Option<Descriptor> = serde_json::from_slice(&bytes).ok();
+    let same_key = named.is_some_and(|named| named.session_key == entry.session_key);
+    Ok(same_key && entry.descriptor_sha256 == Some(Sha256::of(&bytes)))
 }
 
 /// A key's file, relative to the store.

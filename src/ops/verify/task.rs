@@ -83,7 +83,13 @@ impl<'a> Task<'a> {
                 }),
                 None => self.entry(examiner, key, entry, *item),
             },
-            Self::Source(item) => self.unimported(examiner, item, whole),
+            Self::Source(item) => match collisions.get(&item.ledger_key()) {
+                Some(collision) => Ok(Examined {
+                    found: vec![collision.clone()],
+                    ..self.thread(examiner)?
+                }),
+                None => self.unimported(examiner, item, whole),
+            },
         }
     }
 
@@ -118,6 +124,15 @@ impl<'a> Task<'a> {
         item: Option<&Item>,
     ) -> Result<Examined> {
         let mut found = Vec::new();
+        if let Some(accepted) = &entry.accepted {
+            let message = format!("settled on {}: {}", accepted.at, accepted.reason);
+            found.push(Finding::new(Check::AcceptedItem, message));
+            let hash = item.map(|item| examiner.hash(item)).transpose()?.flatten();
+            if hash.is_some_and(|hash| Some(hash) != accepted.sha256) {
+                let message = "the source changed since it was settled";
+                found.push(Finding::new(Check::SourceChanged, message));
+            }
+        }
         let is_marked_ours =
             entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
         if !entry.is_ours() {
@@ -133,19 +148,10 @@ impl<'a> Task<'a> {
                 ..self.thread(examiner)?
             });
         }
-        if let Some(accepted) = &entry.accepted {
-            let message = format!("settled on {}: {}", accepted.at, accepted.reason);
-            found.push(Finding::new(Check::AcceptedItem, message));
-            let hash = item.map(|item| examiner.hash(item)).transpose()?.flatten();
-            if hash.is_some_and(|hash| Some(hash) != accepted.sha256) {
-                let message = "the source changed since it was settled";
-                found.push(Finding::new(Check::SourceChanged, message));
-            }
-        }
         if item.is_none() {
             found.push(without_item(examiner, entry));
         }
-        if !is_key_of(key, entry) {
+        if item.is_none() && !is_key_of(key, entry) {
             let message = "its item ledger entry is not that of the source it names";
             found.push(Finding::new(Check::EntryDiffers, message));
         }
