@@ -121,7 +121,7 @@ impl Run<'_> {
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
         let (items, others) = self.work(found.files, subagents, &entries, &cache, progress)?;
-        self.write_cache(items, others);
+        self.write_cache(&cache, items, others);
         Ok(())
     }
 

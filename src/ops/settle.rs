@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
-use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
@@ -139,7 +139,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn write_cache(&self, items: Vec<Item>, others: Vec<Found>) {
+    pub(super) fn write_cache(&self, before: &StatCache, items: Vec<Item>, others: Vec<Found>) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
             return;
         };
@@ -156,18 +156,19 @@ impl Run<'_> {
         for item in items {
             let key = item.session.key.to_string();
             let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
-            let format = match item.reads {
-                Reads::File(format) => format,
+            let format = match &item.reads {
+                Reads::File(format) => *format,
                 Reads::History(subagent) => {
                     // Of these the cache holds only that they are done.
                     is_told_by_cache &= !accepted;
-                    histories.push(subagent.id);
+                    histories.push(subagent.id.clone());
                     continue;
                 }
             };
             if failed.contains(item.session.source.to_string().as_str()) {
                 continue;
             }
+            let still_ahead = still_ahead(before, &item);
             for file in item.older {
                 cache.note(file, Role::OlderCopy { of: key.clone() });
             }
@@ -175,11 +176,12 @@ impl Run<'_> {
                 cache.note(file, Role::Companion { of: key.clone() });
             }
             let ahead = self.ahead.get(&item.session.key);
+            let ahead = ahead.map(|stat| (*stat).into());
             let role = Role::Source {
                 accepted,
                 key,
                 format,
-                ahead: ahead.map(|stat| (*stat).into()),
+                ahead: ahead.or(still_ahead),
             };
             let file = Found {
                 path: item.session.source,
@@ -210,5 +212,15 @@ impl Run<'_> {
         if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }
+    }
+}
+
+/// The stream of an item that was not read because it was ahead before and is
+/// the same still: so it is the next time.
+fn still_ahead(before: &StatCache, item: &Item) -> Option<Stamp> {
+    let is_ahead = matches!(item.decision, Decision::Skip(Action::SkippedStoreAhead, _));
+    match before.role(&item.session.source, item.stat) {
+        Some(Role::Source { ahead, .. }) if is_ahead => *ahead,
+        _ => None,
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod cache;
 pub(crate) mod decide;
 pub(crate) mod fingerprint;
+pub(crate) mod glance;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod moved;
