@@ -95,7 +95,6 @@ mod injected {
                 "EACCES" => Fault::Access,
                 "short" => Fault::Short,
                 "kill" => Fault::Kill,
-                "kill" => Fault::Kill,
                 _ => return None,
             };
             Some((number.parse().ok()?, kind))
@@ -114,7 +113,6 @@ mod injected {
         }
         let fault = plan.fault.filter(|(at, _)| *at == number);
         if fault.is_some_and(|(_, fault)| fault == Fault::Kill) {
-            use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
         }
         fault.map(|(_, fault)| fault)
