@@ -3,11 +3,21 @@
 //! Their schemas lie in `docs/schema/`, generated from these types and
 //! checked against them by the tests.
 
+mod accept;
+mod status;
+mod undo;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::check::{Check, Weight};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::session::{Kind, Lines};
+
+pub use accept::{AcceptReport, AcceptedItem};
+pub use status::{
+    MarkerStatus, NextStep, State, StateCounts, StatusBytes, StatusLines, StatusReport,
+};
+pub use undo::{UndoAction, UndoItem, UndoReport};
 
 /// Version of the JSON outputs; raised when a field changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -133,127 +143,6 @@ impl RunReport {
             && self.unreadable == 0
             && !self.diagnostics.iter().any(|d| d.code == failed_marker)
     }
-}
-
-/// What was done about a session by `undo`.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum UndoAction {
-    /// Taken out of the store.
-    Removed,
-    /// What a dry run says instead.
-    WouldRemove,
-    /// Left as it was, by a rule that its diagnostics name.
-    Kept,
-    /// Could not be removed; the next `undo` goes on with it.
-    Failed,
-}
-
-/// One session that `undo` looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct UndoItem {
-    /// The session's key.
-    pub session_key: String,
-    /// Its source, relative to the workspace.
-    pub source: String,
-    /// What was done.
-    pub action: UndoAction,
-    /// The journal's stream; none where only a failure was accepted.
-    pub stream: Option<String>,
-    /// Messages that its item ledger entry names.
-    pub messages: u64,
-    /// Bytes of its files in the store.
-    pub bytes: u64,
-    /// `code: sentence` for each diagnostic that is a warning or worse.
-    pub warnings: Vec<String>,
-    /// The same with their parts.
-    pub diagnostics: Vec<Diagnostic>,
-}
-
-/// The result of `undo`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct UndoReport {
-    /// Version of this shape.
-    pub schema_version: u32,
-    /// Nothing was written.
-    pub dry_run: bool,
-    /// The workspace.
-    pub workspace: String,
-    /// The store's root.
-    pub store: String,
-    /// Nothing of any import is left (in a dry run: would be).
-    pub undone_whole: bool,
-    /// Sessions that imports had brought: always `removed + kept + failed`.
-    pub scanned: u64,
-    /// Sessions removed (in a dry run: that would be).
-    pub removed: u64,
-    /// Sessions left as they were.
-    pub kept: u64,
-    /// Sessions that could not be removed.
-    pub failed: u64,
-    /// Recorded failures that were forgotten (in a dry run: that would be).
-    pub failures_forgotten: u64,
-    /// Messages removed (in a dry run: that would be).
-    pub messages: u64,
-    /// Bytes removed (in a dry run: that would be).
-    pub bytes: u64,
-    /// Warnings about no single session, `code: sentence`.
-    pub warnings: Vec<String>,
-    /// The same with their parts.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The sessions, by key.
-    pub items: Vec<UndoItem>,
-}
-
-impl UndoReport {
-    /// Whether all was done that was to be done: what is kept by a rule is no
-    /// failure.
-    pub fn is_clean(&self) -> bool {
-        let is_error = |d: &Diagnostic| d.severity == crate::model::diagnostic::Severity::Error;
-        self.failed == 0 && !self.diagnostics.iter().any(is_error)
-    }
-}
-
-/// One failure that `accept` settled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct AcceptedItem {
-    /// The session's key.
-    pub session_key: String,
-    /// Its source, relative to the workspace.
-    pub source: String,
-    /// Why it had failed.
-    pub code: Code,
-    /// The same in words.
-    pub message: String,
-    /// SHA-256 of the source's bytes; none where they cannot be read.
-    pub sha256: Option<String>,
-    /// An earlier import of the session is in the store, and stays.
-    pub keeps_record: bool,
-}
-
-/// The result of `accept`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct AcceptReport {
-    /// Version of this shape.
-    pub schema_version: u32,
-    /// The workspace.
-    pub workspace: String,
-    /// The store's root.
-    pub store: String,
-    /// Why nobody can help, in the operator's words.
-    pub reason: String,
-    /// Failures settled.
-    pub accepted: u64,
-    /// Failures that are left.
-    pub still_failed: u64,
-    /// Warnings about no single session, `code: sentence`.
-    pub warnings: Vec<String>,
-    /// The same with their parts.
-    pub diagnostics: Vec<Diagnostic>,
-    /// The sessions, by key.
-    pub items: Vec<AcceptedItem>,
 }
 
 /// What stands in place of a report where a command could not be done at all.

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use session_import::model::check::{Check, Weight};
 use session_import::model::diagnostic::{Code, Severity};
-use session_import::report::{AcceptReport, ErrorReport, RunReport, UndoReport, VerifyReport};
+use session_import::report::{AcceptReport, ErrorReport, RunReport};
+use session_import::report::{StatusReport, UndoReport, VerifyReport};
 
 #[test]
 fn warnings_are_those_of_the_table() {
@@ -73,6 +74,7 @@ fn schemas_are_those_of_the_types() {
     schema("run", schemars::schema_for!(RunReport));
     schema("verify", schemars::schema_for!(VerifyReport));
     schema("undo", schemars::schema_for!(UndoReport));
+    schema("status", schemars::schema_for!(StatusReport));
     schema("accept", schemars::schema_for!(AcceptReport));
     schema("error", schemars::schema_for!(ErrorReport));
 }

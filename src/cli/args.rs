@@ -115,6 +115,8 @@ impl Generate {
 pub(crate) enum Command {
     /// Import what is new or changed.
     Run(Run),
+    /// Say what is in the store, and what a run would do.
+    Status(Status),
     /// Read sources and store again, and compare.
     Verify(Verify),
     /// Take an import back.
@@ -219,6 +221,57 @@ impl Run {
             jobs: self.jobs.map(NonZeroUsize::get),
             retry_lock: self.retry_lock,
             ..Options::default()
+        }
+    }
+}
+
+/// Say what is in the store, and what a run would do.
+///
+/// By names, sizes and times alone: no transcript is opened, and nothing is
+/// written.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The form of the result.
+    #[arg(long, value_enum, default_value_t, overrides_with = "json")]
+    format: StatusFormat,
+
+    /// Short for --format json.
+    #[arg(long, overrides_with = "format")]
+    json: bool,
+
+    /// Wait for a running import to end, this long: 30s, 5m, or seconds.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) retry_lock: Option<Duration>,
+}
+
+/// How a status is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON document.
+    Json,
+    /// For a report or an issue.
+    Markdown,
+}
+
+impl Status {
+    /// The form asked for.
+    pub(crate) fn format(&self) -> StatusFormat {
+        if self.json {
+            StatusFormat::Json
+        } else {
+            self.format
+        }
+    }
+
+    /// The library's options for this command line.
+    pub(crate) fn options(&self, common: &Common) -> ops::status::Options {
+        ops::status::Options {
+            workspace: common.workspace.clone(),
+            store: common.store.clone(),
+            retry_lock: self.retry_lock,
         }
     }
 }

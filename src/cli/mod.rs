@@ -16,6 +16,7 @@ mod output;
 mod progress;
 mod run;
 mod signals;
+mod status;
 mod text;
 mod undo;
 mod verify;
@@ -38,6 +39,7 @@ pub(crate) fn main(arguments: &Arguments) -> Exit {
     }
     match &arguments.command {
         Some(Command::Run(run)) => run::main(run, common, &output, bars),
+        Some(Command::Status(status)) => status::main(status, common, &output),
         Some(Command::Verify(verify)) => verify::main(verify, common, &output, bars),
         Some(Command::Undo(undo)) => undo::main(undo, common, &output),
         Some(Command::Accept(accept)) => accept::main(accept, common, &output),

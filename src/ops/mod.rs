@@ -9,6 +9,7 @@ pub(crate) mod options;
 pub(crate) mod quick;
 pub mod run;
 pub(crate) mod settle;
+pub mod status;
 pub mod undo;
 pub mod verify;
 pub(crate) mod wave;

@@ -121,7 +121,7 @@ impl Run<'_> {
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
         let (items, others) = self.work(found.files, subagents, &entries, &cache, progress)?;
-        self.write_cache(items, others);
+        self.write_cache(&cache, items, others);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Run<'_> {
         if self.options.checksum {
             self.remove_damaged_failures()?;
         }
-        self.settle(&items, &done.failures)?;
+        self.settle(entries, &items, &done.failures)?;
         Ok((items, others))
     }
 

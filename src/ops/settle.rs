@@ -1,25 +1,26 @@
 //! The end of an import: what failed, what was done, that it is complete, and
 //! what the next run need not look at again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::run::Run;
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
-use crate::plan::cache::{CacheWriter, Role};
+use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport};
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
-use crate::store::record::{Failure, ImportRecord, Marker, RULES, Tool, VERSION};
+use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
 
 impl Run<'_> {
     /// Failures, the import's report, and at the very end the marker.
     pub(super) fn settle(
         &mut self,
+        entries: &HashMap<Sha256, Entry>,
         items: &[Item],
         failures: &[(usize, Code, String)],
     ) -> Result<()> {
@@ -58,6 +59,7 @@ impl Run<'_> {
         }
         if is_whole {
             self.forget_failures(writer, items, failures)?;
+            self.forget_moved(writer, entries, items)?;
         }
         let imported_at = self.clock.imported_at();
         if wrote {
@@ -72,7 +74,7 @@ impl Run<'_> {
         let is_current = marker
             .as_ref()
             .is_some_and(|marker| marker.rules == Some(RULES))
-            && marker.is_some_and(|marker| !self.options.checksum || self.counts_right(&marker));
+            && marker.is_some_and(|marker| !self.options.checksum || self.is_marker_sound(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
             let of_items = self.report.items.iter().map(|item| item.warnings.len());
@@ -96,6 +98,30 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Entries of the paths that sources had before. They go with the commit
+    /// of the new ones, unless an import was cut off in between: then two of
+    /// them vouch for one record.
+    fn forget_moved(
+        &self,
+        writer: &Writer,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[Item],
+    ) -> Result<()> {
+        let sources: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
+        let items: HashMap<_, _> = items.iter().map(|item| (&item.session.key, item)).collect();
+        let others = entries.iter().filter(|(key, _)| !sources.contains(key));
+        for (key, entry) in others.filter(|(_, entry)| entry.has_record()) {
+            let Some(item) = items.get(&entry.session_key) else {
+                continue;
+            };
+            let own = self.store.entry(&item.ledger_key()).ok().flatten();
+            if own.is_some_and(|own| own.has_record() && own.stream == entry.stream) {
+                writer.remove_item(key)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Failures of sources that are not there any more, or not failing.
     fn forget_failures(
         &self,
@@ -113,7 +139,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn write_cache(&self, items: Vec<Item>, others: Vec<Found>) {
+    pub(super) fn write_cache(&self, before: &StatCache, items: Vec<Item>, others: Vec<Found>) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
             return;
         };
@@ -130,18 +156,19 @@ impl Run<'_> {
         for item in items {
             let key = item.session.key.to_string();
             let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
-            let format = match item.reads {
-                Reads::File(format) => format,
+            let format = match &item.reads {
+                Reads::File(format) => *format,
                 Reads::History(subagent) => {
                     // Of these the cache holds only that they are done.
                     is_told_by_cache &= !accepted;
-                    histories.push(subagent.id);
+                    histories.push(subagent.id.clone());
                     continue;
                 }
             };
             if failed.contains(item.session.source.to_string().as_str()) {
                 continue;
             }
+            let still_ahead = still_ahead(before, &item);
             for file in item.older {
                 cache.note(file, Role::OlderCopy { of: key.clone() });
             }
@@ -149,11 +176,12 @@ impl Run<'_> {
                 cache.note(file, Role::Companion { of: key.clone() });
             }
             let ahead = self.ahead.get(&item.session.key);
+            let ahead = ahead.map(|stat| (*stat).into());
             let role = Role::Source {
                 accepted,
                 key,
                 format,
-                ahead: ahead.map(|stat| (*stat).into()),
+                ahead: ahead.or(still_ahead),
             };
             let file = Found {
                 path: item.session.source,
@@ -184,5 +212,15 @@ impl Run<'_> {
         if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }
+    }
+}
+
+/// The stream of an item that was not read because it was ahead before and is
+/// the same still: so it is the next time.
+fn still_ahead(before: &StatCache, item: &Item) -> Option<Stamp> {
+    let is_ahead = matches!(item.decision, Decision::Skip(Action::SkippedStoreAhead, _));
+    match before.role(&item.session.source, item.stat) {
+        Some(Role::Source { ahead, .. }) if is_ahead => *ahead,
+        _ => None,
     }
 }

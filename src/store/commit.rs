@@ -73,8 +73,8 @@ pub struct Committed {
 /// Why a session of a batch is not in place.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The stream is not the one about which was decided. Nothing of the
-    /// session was put in place; it must be decided anew.
+    /// The stream is not the one about which was decided, and was left alone;
+    /// it must be decided anew.
     #[error("the stream was written to in the meantime")]
     StreamChanged,
     /// A file could not be written or put in place. Without its entry, what is
@@ -162,8 +162,10 @@ impl Writer {
         }
         // The residue first: it may hold messages that only the old stream has,
         // and of the two neither must be without them at any moment.
-        if let Some(residue) = ready.residue {
-            residue.place(&ready.name.residue().file_name())?;
+        let residue = ready.name.residue().file_name();
+        let has_residue = ready.residue.is_some();
+        if let Some(temp) = ready.residue {
+            temp.place(&residue)?;
         }
         // The stream last: one without a descriptor is then never ours.
         ready
@@ -175,6 +177,13 @@ impl Writer {
             // that the application has begun since.
             Expect::Absent if ready.journal.place_new(&stream)? => {}
             Expect::Absent => return Err(CommitError::StreamChanged),
+        }
+        if !has_residue {
+            // Before the entry says that there is none.
+            self.journal.unlink(&*residue).map_err(Error::store_io(
+                "remove",
+                &self.journal.path().join(&residue),
+            ))?;
         }
         Ok(Placed {
             ledger_key: ready.ledger_key,
@@ -199,9 +208,8 @@ impl Writer {
         placed
     }
 
-    /// Removes what the new records make obsolete: an old residue stream, the
-    /// entry of a source that has moved, a failure. Only now, when the new ones
-    /// are durable.
+    /// Removes what the new records make obsolete: the entry of a source that
+    /// has moved, a failure. Only now, when the new ones are durable.
     fn clear_away(&self, slots: Vec<Slot<Placed>>) -> Vec<(usize, Result<Committed, CommitError>)> {
         let items = self.existing(Namespace::Items).ok().flatten();
         let failed = self.existing(Namespace::Failed).ok().flatten();
@@ -223,10 +231,6 @@ impl Writer {
         };
         let slots = each(slots, |placed| {
             let mut diagnostics = Vec::new();
-            if placed.entry.residue_sha256.is_none() {
-                let residue = placed.name.residue().file_name();
-                diagnostics.extend(remove(Some(&self.journal), &residue));
-            }
             if let Some(old) = placed.old_key.filter(|old| *old != placed.ledger_key) {
                 diagnostics.extend(remove(items.as_ref(), &key_file_name(&old.to_string())));
             }

@@ -6,6 +6,7 @@ pub(crate) mod accept;
 mod groups;
 mod next;
 mod plan;
+pub(crate) mod status;
 mod style;
 pub(crate) mod undo;
 pub(crate) mod verify;
