@@ -13,7 +13,7 @@ use super::cache::{Role, Stamp, StatCache};
 use super::identity::has_unix_time;
 use super::survey::SUBAGENTS;
 use crate::fs::stat::Stat;
-use crate::model::key::{SessionKey, Sha256};
+use crate::model::key::Sha256;
 use crate::model::session::{Kind, Lines};
 use crate::report::State;
 use crate::source::openhuman::discover::Found;
@@ -25,7 +25,6 @@ use crate::store::record::{Entry, Failure, RULES};
 /// What is needed of an entry: a hundred thousand are held at once.
 #[derive(Debug)]
 pub(crate) struct Known {
-    pub(crate) session_key: SessionKey,
     pub(crate) source: String,
     pub(crate) is_ours: bool,
     pub(crate) has_record: bool,
@@ -67,7 +66,6 @@ impl Known {
             is_current: entry.rules.unwrap_or(0) >= RULES,
             is_unsettled: entry.unsettled == Some(true),
             imported_at_ms: imported_at.map_or(i64::MIN, |time| time.timestamp_millis()),
-            session_key: entry.session_key,
             source: entry.source,
             older_copies: entry.older_copies.unwrap_or_default(),
         }
@@ -157,7 +155,7 @@ impl Glance<'_> {
         let (mut state, mut reason) = match known {
             Some(known) => self.imported(file, &key, known, role),
             None if older.contains(source.as_str()) => return None,
-            None => self.new(file, of_stem, gone, role)?,
+            None => self.not_imported(file, of_stem, gone, role)?,
         };
         if let Some(failure) = self.failures.get(&key)
             && !matches!(state, State::UpToDate | State::Accepted | State::Ahead)
@@ -235,7 +233,7 @@ impl Glance<'_> {
     }
 
     /// `None` for what its name says to be the view of a transcript.
-    fn new(
+    fn not_imported(
         &self,
         file: &Found,
         of_stem: &[&Found],
