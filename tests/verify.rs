@@ -594,6 +594,12 @@ fn wrong_fields_of_an_entry_are_found() {
 
 #[test]
 fn missing_fields_of_an_entry_are_found() {
+    // Nothing reads these.
+    for (from, to) in [("{", "{ "), ("\n}", ",\n  \"x\": 1\n}")] {
+        finds("entry-differs", |workspace| {
+            replace(workspace, &entry(PLAIN), from, to);
+        });
+    }
     for key in [
         "rules",
         "tool",
@@ -745,6 +751,9 @@ fn a_marker_that_is_wrong_is_found() {
     });
     finds("marker-damaged", |workspace| put(workspace, MARKER, "{"));
     finds("marker-damaged", |workspace| put(workspace, MARKER, ""));
+    finds("marker-damaged", |workspace| {
+        replace(workspace, MARKER, "warnings", "warnIngs");
+    });
 }
 
 #[test]

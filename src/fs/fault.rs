@@ -52,6 +52,7 @@ mod injected {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use rustix::io::Errno;
+    use rustix::process::{Signal, getpid, kill_process};
 
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) enum Fault {
@@ -112,7 +113,6 @@ mod injected {
         }
         let fault = plan.fault.filter(|(at, _)| *at == number);
         if fault.is_some_and(|(_, fault)| fault == Fault::Kill) {
-            use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
         }
         fault.map(|(_, fault)| fault)

@@ -108,7 +108,7 @@ code_table! {
     // The marker and the failures.
     /// The marker cannot be read.
     MarkerDamaged = "marker-damaged", Finding,
-        "The record that says that an import went through is no JSON, or not a marker. It does not count; the next `run` writes it anew.";
+        "The record that says that an import went through is no JSON, not a marker, or not as one is written. `run --checksum` writes it anew.";
     /// The marker vouches for more than there is.
     MarkerCounts = "marker-counts", Finding,
         "The marker says how many sessions the last complete import had. There are fewer entries in the item ledger now, or the marker's own numbers do not add up. `run --checksum` imports what is missing and writes the marker anew.";

@@ -109,7 +109,9 @@ pub trait Sink {
     /// What the sink itself could not do.
     fn settle(&mut self) -> Result<(), crate::Error>;
 
-    /// A message that a compaction has replaced. Its line comes as residue as
-    /// well; this is for sinks that ask whether a message is still in the source.
-    fn superseded(&mut self, _message: &Message<'_>) {}
+    /// A message that the source holds and that is none of its messages: a
+    /// compaction has replaced it, or it is a partial answer. Its line comes as
+    /// residue as well; this is for sinks that ask whether a message is still
+    /// in the source.
+    fn set_aside(&mut self, _message: &Message<'_>) {}
 }

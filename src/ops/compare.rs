@@ -28,7 +28,34 @@ pub(crate) enum Relation {
     Damaged(String),
 }
 
-type Digests = HashMap<Sha256, u64>;
+/// Messages by the digest of role and content, each with its id, if it has one.
+#[derive(Debug, Default)]
+struct Digests(HashMap<Sha256, Vec<Option<String>>>);
+
+impl Digests {
+    fn add(&mut self, message: &Message<'_>) {
+        let digest = digest(&value_of(&message.role), &value_of(&message.content));
+        let id = message.id.as_deref().map(|id| value_of(id).into_owned());
+        self.0.entry(digest).or_default().push(id);
+    }
+
+    /// Takes out one that is the same: ids count where both have one.
+    fn take(&mut self, digest: &Sha256, id: Option<&str>) -> bool {
+        let Some(ids) = self.0.get_mut(digest) else {
+            return false;
+        };
+        let fits = |other: &Option<String>| {
+            id.is_none_or(|id| other.as_ref().is_none_or(|other| other == id))
+        };
+        match ids.iter().position(fits) {
+            Some(at) => {
+                ids.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
 
 /// Compares while the source's messages come in.
 pub(crate) struct Compare {
@@ -38,8 +65,8 @@ pub(crate) struct Compare {
     state: State,
     /// The source's messages from the first on that differs.
     differing: Digests,
-    /// Messages that a compaction replaced: they are in the source still.
-    superseded: Digests,
+    /// Messages that are in the source still, but none of its messages.
+    set_aside: Digests,
     /// When the stream's records were written, as far as they were read.
     times: Times,
 }
@@ -68,8 +95,8 @@ impl Compare {
             stream,
             agreed: 0,
             state: State::Agreeing,
-            differing: Digests::new(),
-            superseded: Digests::new(),
+            differing: Digests::default(),
+            set_aside: Digests::default(),
             times: Times::None,
         }))
     }
@@ -124,8 +151,9 @@ impl Compare {
                 record.role.as_deref().unwrap_or_default(),
                 record.content.as_deref().unwrap_or_default(),
             );
-            let sets = [&mut self.differing, &mut self.superseded];
-            let is_there = sets.into_iter().any(|set| take(set, &digest));
+            let id = record.id.as_deref();
+            let sets = [&mut self.differing, &mut self.set_aside];
+            let is_there = sets.into_iter().any(|set| set.take(&digest, id));
             if !is_there {
                 each(record.value())?;
             }
@@ -141,24 +169,10 @@ pub(crate) fn describe(damaged: &Damaged) -> String {
     }
 }
 
-fn take(set: &mut Digests, digest: &Sha256) -> bool {
-    match set.get_mut(digest) {
-        Some(count) if *count > 0 => {
-            *count -= 1;
-            true
-        }
-        _ => false,
-    }
-}
-
 fn digest(role: &str, content: &str) -> Sha256 {
     let length = role.len() as u64;
     let bytes = [&length.to_le_bytes(), role.as_bytes(), content.as_bytes()];
     Sha256::of(&bytes.concat())
-}
-
-fn digest_of(message: &Message<'_>) -> Sha256 {
-    digest(&value_of(&message.role), &value_of(&message.content))
 }
 
 /// Role, content, and id where both have one.
@@ -195,7 +209,7 @@ impl Sink for Compare {
             }
         }
         if self.state == State::Diverged {
-            *self.differing.entry(digest_of(message)).or_default() += 1;
+            self.differing.add(message);
         }
         Ok(())
     }
@@ -209,7 +223,7 @@ impl Sink for Compare {
         self.agreed = 0;
         self.times = Times::None;
         self.state = State::Agreeing;
-        self.differing.clear();
+        self.differing.0.clear();
         Ok(())
     }
 
@@ -217,8 +231,8 @@ impl Sink for Compare {
         Ok(())
     }
 
-    fn superseded(&mut self, message: &Message<'_>) {
-        *self.superseded.entry(digest_of(message)).or_default() += 1;
+    fn set_aside(&mut self, message: &Message<'_>) {
+        self.set_aside.add(message);
     }
 }
 
@@ -251,9 +265,9 @@ impl Sink for Tee<'_> {
         self.to.settle()
     }
 
-    fn superseded(&mut self, message: &Message<'_>) {
+    fn set_aside(&mut self, message: &Message<'_>) {
         if let Some(compare) = &mut self.compare {
-            compare.superseded(message);
+            compare.set_aside(message);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::report::Action;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::kv;
-use crate::store::layout::Namespace;
+use crate::store::layout::{MARKER_KEY, Namespace};
 use crate::store::record::{Descriptor, Entry, Marker};
 
 /// A descriptor as it lies there.
@@ -101,7 +101,7 @@ impl Run<'_> {
         };
         items.par_iter_mut().filter(looks_done).for_each(|item| {
             let Some(entry) = &item.entry else { return };
-            let is_sound = match examiner.examine(entry, Some(item)) {
+            let is_sound = match examiner.examine(&item.ledger_key(), entry, Some(item)) {
                 Ok(examined) => {
                     let mut found = examined.found.iter();
                     found.all(|finding| finding.severity < Weight::Finding)
@@ -158,10 +158,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether the marker counts what this run has counted.
-    pub(super) fn counts_right(&self, marker: &Marker) -> bool {
-        let parts = marker.imported.checked_add(marker.skipped);
-        marker.scanned == self.report.scanned && parts == Some(marker.scanned) && marker.failed == 0
+    /// Whether the marker is as one is written, and counts what this run has
+    /// counted.
+    pub(super) fn is_marker_sound(&self, marker: &Marker) -> bool {
+        let file = self.store.layout().key_file(Namespace::Markers, MARKER_KEY);
+        let bytes = kv::read(&file).ok().flatten();
+        let is_as_written =
+            bytes.is_some_and(|bytes| bytes.is_ok_and(|bytes| marker.is_sound(&bytes)));
+        is_as_written && marker.scanned == self.report.scanned
     }
 
     fn is_whole(&self) -> bool {

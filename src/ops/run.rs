@@ -192,7 +192,7 @@ impl Run<'_> {
         if self.options.checksum {
             self.remove_damaged_failures()?;
         }
-        self.settle(&items, &done.failures)?;
+        self.settle(entries, &items, &done.failures)?;
         Ok((items, others))
     }
 

@@ -1,7 +1,7 @@
 //! The end of an import: what failed, what was done, that it is complete, and
 //! what the next run need not look at again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::run::Run;
 use crate::error::Result;
@@ -14,12 +14,13 @@ use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport};
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
-use crate::store::record::{Failure, ImportRecord, Marker, RULES, Tool, VERSION};
+use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
 
 impl Run<'_> {
     /// Failures, the import's report, and at the very end the marker.
     pub(super) fn settle(
         &mut self,
+        entries: &HashMap<Sha256, Entry>,
         items: &[Item],
         failures: &[(usize, Code, String)],
     ) -> Result<()> {
@@ -58,6 +59,7 @@ impl Run<'_> {
         }
         if is_whole {
             self.forget_failures(writer, items, failures)?;
+            self.forget_moved(writer, entries, items)?;
         }
         let imported_at = self.clock.imported_at();
         if wrote {
@@ -72,7 +74,7 @@ impl Run<'_> {
         let is_current = marker
             .as_ref()
             .is_some_and(|marker| marker.rules == Some(RULES))
-            && marker.is_some_and(|marker| !self.options.checksum || self.counts_right(&marker));
+            && marker.is_some_and(|marker| !self.options.checksum || self.is_marker_sound(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
             let of_items = self.report.items.iter().map(|item| item.warnings.len());
@@ -91,6 +93,30 @@ impl Run<'_> {
             if let Err(error) = writer.put_marker(&marker) {
                 let diagnostic = Diagnostic::new(Code::MarkerNotWritten, error.to_string());
                 self.diagnostics.push(diagnostic);
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries of the paths that sources had before. They go with the commit
+    /// of the new ones, unless an import was cut off in between: then two of
+    /// them vouch for one record.
+    fn forget_moved(
+        &self,
+        writer: &Writer,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[Item],
+    ) -> Result<()> {
+        let sources: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
+        let items: HashMap<_, _> = items.iter().map(|item| (&item.session.key, item)).collect();
+        let others = entries.iter().filter(|(key, _)| !sources.contains(key));
+        for (key, entry) in others.filter(|(_, entry)| entry.has_record()) {
+            let Some(item) = items.get(&entry.session_key) else {
+                continue;
+            };
+            let own = self.store.entry(&item.ledger_key()).ok().flatten();
+            if own.is_some_and(|own| own.has_record() && own.stream == entry.stream) {
+                writer.remove_item(key)?;
             }
         }
         Ok(())

@@ -155,7 +155,7 @@ impl Glance<'_> {
         let (mut state, mut reason) = match known {
             Some(known) => self.imported(file, &key, known, role),
             None if older.contains(source.as_str()) => return None,
-            None => self.not_imported(file, of_stem, gone, role)?,
+            None => self.without_entry(file, of_stem, gone, role)?,
         };
         if let Some(failure) = self.failures.get(&key)
             && !matches!(state, State::UpToDate | State::Accepted | State::Ahead)
@@ -233,7 +233,7 @@ impl Glance<'_> {
     }
 
     /// `None` for what its name says to be the view of a transcript.
-    fn not_imported(
+    fn without_entry(
         &self,
         file: &Found,
         of_stem: &[&Found],

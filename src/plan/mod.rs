@@ -105,7 +105,7 @@ pub(crate) fn items(
         let source = cluster.file.path.clone();
         let mut diagnostics = cluster.diagnostics;
         diagnostics.extend(cluster.companions.iter().map(|view| {
-            let message = format!("{} is a view of this session, and was not read", view.path);
+            let message = format!("{} is this session's Markdown companion", view.path);
             Diagnostic::new(Code::Companion, message)
         }));
         let moved_from = replaces.first().and_then(&mut entry);

@@ -163,12 +163,23 @@ impl Writer {
         }
         // The residue first: it may hold messages that only the old stream has,
         // and of the two neither must be without them at any moment.
+        let residue_name = prepared.name.residue().file_name();
+        let has_residue = residue.is_some();
         if let Some(residue) = residue {
-            residue.place(&prepared.name.residue().file_name())?;
+            residue.place(&residue_name)?;
         }
         // The stream last: one without a descriptor is then never ours.
         descriptor.place(&key_file_name(prepared.name.as_str()))?;
         journal.place(&stream)?;
+        if !has_residue {
+            // Before the entry says that there is none.
+            self.journal
+                .unlink(&*residue_name)
+                .map_err(Error::store_io(
+                    "remove",
+                    &self.journal.path().join(&residue_name),
+                ))?;
+        }
         Ok(Placed {
             ledger_key: prepared.ledger_key,
             old_key: prepared.old_key,
@@ -192,9 +203,8 @@ impl Writer {
         placed
     }
 
-    /// Removes what the new records make obsolete: an old residue stream, the
-    /// entry of a source that has moved, a failure. Only now, when the new ones
-    /// are durable.
+    /// Removes what the new records make obsolete: the entry of a source that
+    /// has moved, a failure. Only now, when the new ones are durable.
     fn clear_away(&self, slots: Vec<Slot<Placed>>) -> Vec<(usize, Result<Committed, CommitError>)> {
         let items = self.existing(Namespace::Items).ok().flatten();
         let failed = self.existing(Namespace::Failed).ok().flatten();
@@ -216,10 +226,6 @@ impl Writer {
         };
         let slots = each(slots, |placed| {
             let mut diagnostics = Vec::new();
-            if placed.entry.residue_sha256.is_none() {
-                let residue = placed.name.residue().file_name();
-                diagnostics.extend(remove(Some(&self.journal), &residue));
-            }
             if let Some(old) = placed.old_key.filter(|old| *old != placed.ledger_key) {
                 diagnostics.extend(remove(items.as_ref(), &key_file_name(&old.to_string())));
             }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::layout::{Layout, Namespace};
+use super::record::Tool;
 use crate::error::{Error, Result};
 
 /// A file of the store that cannot be used as what it should be.
@@ -30,6 +31,12 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_value(value)
         .and_then(|value| serde_json::to_vec_pretty(&value))
         .map_err(not_json)
+}
+
+/// Whether a record's file has the very bytes that this version writes for it;
+/// of another version's nothing can be said.
+pub(crate) fn is_as_written<T: Serialize>(bytes: &[u8], value: &T, tool: Option<&Tool>) -> bool {
+    tool != Some(&Tool::this()) || to_bytes(value).is_ok_and(|written| written == bytes)
 }
 
 pub(super) fn not_json(error: serde_json::Error) -> Error {

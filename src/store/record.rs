@@ -341,6 +341,16 @@ impl Marker {
             .as_ref()
             .is_some_and(|tool| tool.name == TOOL_NAME)
     }
+
+    /// Whether its numbers add up, and its file has the bytes that are written.
+    pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
+        self.adds_up() && super::kv::is_as_written(bytes, self, self.tool.as_ref())
+    }
+
+    /// Whether its numbers add up: a marker is written when nothing failed.
+    pub(crate) fn adds_up(&self) -> bool {
+        self.failed == 0 && self.imported.checked_add(self.skipped) == Some(self.scanned)
+    }
 }
 
 /// The format of what is ours, and the workspace of a store outside of it.

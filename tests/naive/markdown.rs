@@ -243,17 +243,19 @@ pub fn read_rendered(bytes: &[u8]) -> Result<RenderedMarkdown, NaiveError> {
     Ok(out)
 }
 
-/// `- KEY: VALUE` of the list, without back-ticks around the value; the first one counts.
+/// `- KEY: VALUE` of the list, without back-ticks around the value; the first one counts. Where there is no value,
+/// the space before it may be gone too.
 fn item(list: &str, key: &str) -> Option<String> {
-    let prefix = format!("- {key}: ");
-    let value = list.lines().find_map(|line| line.strip_prefix(&prefix))?;
-    Some(
-        value
-            .strip_prefix('`')
-            .and_then(|rest| rest.strip_suffix('`'))
-            .unwrap_or(value)
-            .to_owned(),
-    )
+    let prefix = format!("- {key}:");
+    let mut values = list.lines().filter_map(|line| line.strip_prefix(&prefix));
+    let value = values.find_map(|value| match value {
+        "" => Some(""),
+        value => value.strip_prefix(' '),
+    })?;
+    let bare = value
+        .strip_prefix('`')
+        .and_then(|rest| rest.strip_suffix('`'));
+    Some(bare.unwrap_or(value).to_owned())
 }
 
 /// `## [role]`, or the same with model and usage; anything else is no heading.

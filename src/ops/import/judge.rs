@@ -144,10 +144,7 @@ impl Importer<'_> {
             "imported_at": descriptor.map(|descriptor| descriptor.import.imported_at),
             "messages": self.count(name),
         });
-        let message = format!(
-            "{whose} record of this session was replaced; \
-             what only it had is in the residue stream"
-        );
+        let message = format!("{whose} record of this session was replaced");
         Verdict::Replace {
             replaced: Some(replaced),
             note: Some(Diagnostic::new(Code::RecordReplaced, message)),

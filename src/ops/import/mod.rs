@@ -114,7 +114,7 @@ impl Importer<'_> {
         let (thread_id, is_synthesized) =
             lineage::thread_id(reading.header.thread_id.as_deref(), name.as_str());
         if is_synthesized {
-            let message = format!("the header names no thread; the session got {thread_id}");
+            let message = format!("no thread is named; the session got {thread_id}");
             diagnostics.push(Diagnostic::new(Code::ThreadIdSynthesized, message));
         }
         diagnostics.extend(self.lineage(item, &thread_id));

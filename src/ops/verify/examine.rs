@@ -60,12 +60,17 @@ pub(super) enum State {
 }
 
 impl Examiner<'_> {
-    /// Examines an entry of ours. `item` is what its source is now, with this
+    /// Examines the entry of ours under a ledger key. `item` is what its source is now, with this
     /// entry as its own, also where the source has moved.
     ///
     /// # Errors
     /// The store cannot be read; a stop was asked for.
-    pub(crate) fn examine(&self, entry: &Entry, item: Option<&Item>) -> Result<Examined> {
+    pub(crate) fn examine(
+        &self,
+        key: &Sha256,
+        entry: &Entry,
+        item: Option<&Item>,
+    ) -> Result<Examined> {
         let Some(name) = entry.store_name() else {
             let message = "it names no stream of a session";
             let found = vec![Finding::new(Check::EntryDiffers, message)];
@@ -75,7 +80,7 @@ impl Examiner<'_> {
             });
         };
         for _ in 0..READINGS {
-            if let Some(examined) = self.once(entry, item, &name)? {
+            if let Some(examined) = self.once(key, entry, item, &name)? {
                 return Ok(examined);
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -90,6 +95,7 @@ impl Examiner<'_> {
     /// `None` if source or stream were written to meanwhile.
     fn once(
         &self,
+        key: &Sha256,
         entry: &Entry,
         item: Option<&Item>,
         name: &StoreName,
@@ -110,7 +116,7 @@ impl Examiner<'_> {
             },
         };
         lockstep.finish(self.importer.interrupt)?;
-        let held = Held::of(layout, name)?;
+        let held = Held::of(layout, name, key)?;
         if before != stat()? {
             return Ok(None);
         }
@@ -240,7 +246,7 @@ fn has_moved(entry: &Entry, item: &Item) -> bool {
 }
 
 impl Held {
-    fn of(layout: &Layout, name: &StoreName) -> Result<Self> {
+    fn of(layout: &Layout, name: &StoreName, entry: &Sha256) -> Result<Self> {
         let hash = |stream| {
             let found = sha256_of_file(&layout.stream_file(&stream))?;
             Ok::<_, Error>(found.map(|(hash, _)| hash))
@@ -249,6 +255,7 @@ impl Held {
             journal: hash(name.messages())?,
             residue: hash(name.residue())?,
             descriptor: kv::read(&layout.key_file(Namespace::Sessions, name.as_str()))?,
+            entry: kv::read(&layout.key_file(Namespace::Items, &entry.to_string()))?,
         })
     }
 }

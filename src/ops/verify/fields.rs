@@ -9,8 +9,10 @@ use super::examine::State;
 use super::judge::{Judge, about};
 use crate::model::check::Check;
 use crate::model::key::Sha256;
+use crate::plan::Reads;
 use crate::report::{Difference, Finding};
 use crate::source::openhuman::lineage;
+use crate::store::kv;
 use crate::store::record::{Descriptor, TOOL_NAME};
 
 /// Keys of an entry that reading its source does not give, or that are looked
@@ -173,8 +175,13 @@ impl Judge<'_> {
                 .iter()
                 .any(|finding| finding.code == Check::LinesOff);
             let fields = difference::fields(&object(self.entry), &object(&expected));
+            // A transcript's is that of another file, and changes with each use.
+            let is_history = matches!(item.reads, Reads::History(_));
             let fields = fields.into_iter().filter(|field| {
                 let name = field.name.as_str();
+                if is_history && name == "subagent" {
+                    return true;
+                }
                 !(NOT_READ.contains(&name)
                     || name == "rules"
                     || (self.is_moved && OF_PATH.contains(&name))
@@ -183,6 +190,14 @@ impl Judge<'_> {
             self.wrong.extend(fields.collect::<Vec<_>>());
         }
         if self.wrong.is_empty() {
+            // Whatever a version does not read of its own entry is damage too.
+            let tool = self.entry.tool.as_ref();
+            if let Some(Ok(bytes)) = &self.held.entry
+                && !kv::is_as_written(bytes, self.entry, tool)
+            {
+                let message = "its item ledger entry does not have the bytes that are written";
+                self.found.push(Finding::new(Check::EntryDiffers, message));
+            }
             return;
         }
         let fields = std::mem::take(&mut self.wrong);

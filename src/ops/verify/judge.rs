@@ -21,6 +21,8 @@ pub(super) struct Held {
     pub(super) journal: Option<Sha256>,
     pub(super) residue: Option<Sha256>,
     pub(super) descriptor: Option<Result<Vec<u8>, &'static str>>,
+    /// The item ledger entry's file.
+    pub(super) entry: Option<Result<Vec<u8>, &'static str>>,
 }
 
 /// One entry, judged.

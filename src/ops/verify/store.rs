@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::DateTime;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::error::Result;
 use crate::model::check::Check;
@@ -27,6 +27,7 @@ pub(super) struct Whole {
     failures: HashMap<Sha256, Failure>,
     damaged_failures: Vec<Damaged>,
     marker: Option<Result<Marker, Damaged>>,
+    marker_bytes: Vec<u8>,
     lacks_format: bool,
     /// Sessions without an entry that an import would leave to the application.
     pub(super) left_alone: u64,
@@ -36,6 +37,7 @@ impl Whole {
     pub(super) fn read(store: &Store, is_format_missing: bool) -> Result<Self> {
         let entries = store.entries()?;
         let failures = store.failures()?;
+        let marker = store.layout().key_file(Namespace::Markers, MARKER_KEY);
         let key = |damaged: &Damaged| damaged.key.parse().ok();
         let damaged = entries.damaged.into_iter();
         Ok(Self {
@@ -46,6 +48,10 @@ impl Whole {
             failures: failures.by_key.into_iter().collect(),
             damaged_failures: failures.damaged,
             marker: kv::get(store.layout(), Namespace::Markers, MARKER_KEY)?,
+            marker_bytes: match kv::read(&marker)? {
+                Some(Ok(bytes)) => bytes,
+                _ => Vec::new(),
+            },
             lacks_format: is_format_missing && store.exists(),
             left_alone: 0,
         })
@@ -176,13 +182,16 @@ impl Whole {
             failed,
             ..
         } = marker;
-        let parts = imported.checked_add(*skipped);
-        if *failed > 0 || parts != Some(*scanned) {
+        if !marker.adds_up() {
             let message = format!(
                 "the marker counts {scanned} sessions, {imported} imported, {skipped} skipped, \
                  {failed} failed"
             );
             return of_marker(Check::MarkerCounts, message);
+        }
+        if !marker.is_sound(&self.marker_bytes) {
+            let message = "the marker does not have the bytes that are written".to_owned();
+            return of_marker(Check::MarkerDamaged, message);
         }
         // A damaged one was there, and is told by itself.
         let is_ours = |entry: &&Entry| entry.is_ours() || entry.tool.is_some();
@@ -299,7 +308,7 @@ fn files(store: &Store) -> Result<Vec<Finding>> {
         });
     }
     for key in kv::list(layout, Namespace::Imports)? {
-        if let Some(Err(damaged)) = kv::get::<IgnoredAny>(layout, Namespace::Imports, &key)? {
+        if let Some(Err(damaged)) = kv::get::<Value>(layout, Namespace::Imports, &key)? {
             let message = format!("the report of an import cannot be read: {}", damaged.reason);
             found.push(of_key(
                 Check::ImportReportDamaged,

@@ -156,7 +156,7 @@ impl<'a> Task<'a> {
             found.push(Finding::new(Check::EntryDiffers, message));
         }
         let mut examined = match entry.journal_sha256 {
-            Some(_) => examiner.examine(entry, item)?,
+            Some(_) => examiner.examine(key, entry, item)?,
             // Settled before anything of it was imported.
             None => Examined::default(),
         };

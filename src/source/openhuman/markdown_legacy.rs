@@ -39,7 +39,9 @@ const CLOSING_LINE: &[u8] = b"\n<!--/MSG-->";
 /// A rendered view may quote either in a message: ask
 /// [`markdown_rendered::looks_like`](super::markdown_rendered::looks_like) first.
 pub(crate) fn looks_like(head: &[u8]) -> bool {
-    [HEADER, OPENING]
+    // Also where the rest of the tag is damaged: then reading it says so.
+    const MESSAGE: &[u8] = b"<!--MSG";
+    [HEADER, MESSAGE]
         .iter()
         .any(|start| memmem::find(head, start).is_some())
 }
@@ -396,6 +398,7 @@ mod tests {
     fn looks_at_either_tag() {
         assert!(looks_like(b"x <!-- session_transcript_v2"));
         assert!(looks_like(b"<!--MSG role=\"user\"-->"));
+        assert!(looks_like(b"<!--MSG role=user"));
         assert!(!looks_like(b"# notes\n<!-- session -->"));
     }
 

@@ -83,7 +83,7 @@ enum Judged<'l> {
     Header(Meta),
     Compaction(Vec<MessageLine<'l>>),
     Tools,
-    Interrupted,
+    Interrupted(MessageLine<'l>),
     Message(MessageLine<'l>),
     Malformed(Flaw),
 }
@@ -105,7 +105,7 @@ fn judge(bytes: &[u8]) -> Judged<'_> {
         },
         Ok(Record::Compaction(entries)) => Judged::Compaction(entries),
         Ok(Record::Tools) => Judged::Tools,
-        Ok(Record::Message(line)) if line.interrupted => Judged::Interrupted,
+        Ok(Record::Message(line)) if line.interrupted => Judged::Interrupted(line),
         Ok(Record::Message(line)) => Judged::Message(line),
         Err(flaw) => Judged::Malformed(flaw),
     }
@@ -145,8 +145,11 @@ impl Replay<'_> {
                 self.residue(position.number, Why::Header, None, bytes)?;
             }
             Judged::Tools => self.residue(position.number, Why::Tools, None, bytes)?,
-            Judged::Interrupted => {
+            Judged::Interrupted(line) => {
                 self.reading.interrupted += 1;
+                if let Ok(message) = line.to_message(&[], &mut self.scratch) {
+                    self.sink.set_aside(&message);
+                }
                 self.residue(position.number, Why::Interrupted, None, bytes)?;
             }
             Judged::Compaction(entries) => self.compaction(position, bytes, &entries)?,
@@ -286,7 +289,7 @@ impl Replay<'_> {
                 if let Judged::Compaction(entries) = &judged {
                     for entry in entries {
                         if let Ok(message) = entry.to_message(&[], &mut self.scratch) {
-                            self.sink.superseded(&message);
+                            self.sink.set_aside(&message);
                         }
                     }
                 }
@@ -296,12 +299,12 @@ impl Replay<'_> {
                 Judged::Blank | Judged::Compaction(_) => continue,
                 Judged::Header(_) => (Why::Header, None),
                 Judged::Tools => (Why::Tools, None),
-                Judged::Interrupted => (Why::Interrupted, None),
+                Judged::Interrupted(_) => (Why::Interrupted, None),
                 Judged::Malformed(flaw) => (Why::Malformed, Some(flaw)),
                 Judged::Message(message) => {
                     // One that nests too deep is replaced like any other.
                     if let Ok(message) = message.to_message(&[], &mut self.scratch) {
-                        self.sink.superseded(&message);
+                        self.sink.set_aside(&message);
                     }
                     (Why::Superseded, None)
                 }

@@ -166,7 +166,7 @@ fn warnings(rows: &Rows) -> Vec<Diagnostic> {
     let mut found = rows.notes.clone();
     if rows.unusable > 0 {
         found.push(format!(
-            "{} rows of agent_runs were left out: id must be text, parent_run_id, \
+            "{} rows of agent_runs were left out: id must be text, \
              parent_thread_id and worker_thread_id text or null, none longer than {} bytes",
             rows.unusable,
             rows::LONGEST_ID

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::source::json::{self, Unfit};
+use crate::source::openhuman::header::Meta;
 use crate::source::openhuman::line::{self, Fields, Flaw, MessageLine, known};
 
 /// One message that was brought back: fields of which each has a type that
@@ -74,8 +75,12 @@ pub(crate) fn records(bytes: &[u8]) -> Vec<Record> {
     let records = records.into_iter();
     records
         .filter_map(|text| {
-            if let Ok(line::Record::Header(_) | line::Record::Compaction(_)) = line::classify(text)
-            {
+            let is_whole = match line::classify(text) {
+                Ok(line::Record::Header(fields)) => Meta::parse(&fields).is_ok(),
+                Ok(line::Record::Compaction(_)) => true,
+                _ => false,
+            };
+            if is_whole {
                 return Some(Record::Other(text.to_owned()));
             }
             message(text, &rules).map(Record::Message)
