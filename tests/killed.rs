@@ -4,7 +4,12 @@
 //! `KILLS=300 cargo test --test killed` for more than the usual few.
 
 // Clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
 
 mod support;
 
