@@ -13,7 +13,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -72,7 +72,7 @@ fn stopped_in_good_order() {
             );
             stopped += usize::from(ended == Some(code));
             let root = store(workspace.path());
-            place.is_whole(&root).unwrap();
+            place.is_whole(&root, &BTreeSet::new()).unwrap();
             assert_eq!(temporary(&root), Vec::<PathBuf>::new());
             let mut verify = command("verify", workspace.path());
             Outcome::of(&mut verify).code(0);
@@ -152,11 +152,12 @@ impl Place {
             let root = store(workspace.path());
             // Some are killed again and again before they may finish.
             for again in 0..1 + number % 3 {
+                let seen = times(&root);
                 let mut child = spawn(workspace.path(), self.arguments);
                 std::thread::sleep(self.duration.mul_f64(random.fraction() * 1.1));
                 let _ = kill_process(Pid::from_child(&child), Signal::KILL);
                 killed += usize::from(child.wait().unwrap().code().is_none());
-                if let Err(what) = self.is_whole(&root) {
+                if let Err(what) = self.is_whole(&root, &seen) {
                     panic!("seed {seed}, round {number}.{again}: {what}");
                 }
             }
@@ -168,8 +169,10 @@ impl Place {
     }
 
     /// Of every file the old or the new content; no entry of the new import
-    /// without all that it vouches for; no marker that says too much.
-    fn is_whole(&self, root: &Path) -> Result<(), String> {
+    /// without all that it vouches for; no marker that says too much. Entries of
+    /// the imports at the times `seen` may have the files of the one that was
+    /// killed beside them, until the next one.
+    fn is_whole(&self, root: &Path, seen: &BTreeSet<String>) -> Result<(), String> {
         let found = timeless(root);
         let (mut not_old, mut not_new) = (Vec::new(), Vec::new());
         for path in self.old.keys().chain(self.new.keys()).chain(found.keys()) {
@@ -189,12 +192,7 @@ impl Place {
         }
         let before = Store::try_read(&store(self.base.path()))?;
         let now = Store::try_read(root)?;
-        let old_times: Vec<&Value> = before
-            .imports
-            .values()
-            .map(|all| &all["imported_at"])
-            .collect();
-        now.check(|entry| !old_times.contains(&&entry["imported_at"]))?;
+        now.check(|entry| !seen.contains(&time(entry)))?;
         match now.marker {
             Some(marker) if before.marker.as_ref() == Some(&marker) && !not_old.is_empty() => Err(
                 format!("the old marker is there, but also the new {}", not_old[0]),
@@ -295,6 +293,15 @@ fn wait_for(workspace: &Path, child: &mut Child, files: usize) {
     while count() < files && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The times of the imports that the item ledger knows.
+fn times(root: &Path) -> BTreeSet<String> {
+    Store::read(root).entries.values().map(time).collect()
+}
+
+fn time(entry: &Value) -> String {
+    entry["imported_at"].to_string()
 }
 
 /// What an import that was killed left under a temporary name.
