@@ -366,18 +366,15 @@ enum Part {
     },
     Audio {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
     Video {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
     Document {
         source: MediaSource,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        mime_type: Option<String>,
+        mime_type: String,
     },
 }
 
