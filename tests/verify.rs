@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use session_import::Error;
 use session_import::model::interrupt::Interrupt;
 use session_import::model::key::Sha256;
+use session_import::ops::run::{Options, run};
 use session_import::ops::verify::{VerifyOptions, verify};
 use support::{HEADER, Outcome, WRITTEN_AT, Workspace};
 
@@ -1198,6 +1199,87 @@ fn only_what_is_meant_is_looked_at() {
         .call("verify", &["--only", "*_plain"])
         .code(3)
         .says("--only '*_plain' --checksum");
+}
+
+/// Damage of every kind at any place, always the same: nothing that `run
+/// --checksum` leaves is a finding, and whatever is no finding is harmless.
+#[test]
+fn damage_anywhere_is_found_and_mended() {
+    let workspace = imported();
+    let whole = workspace.tree().contents();
+    let files = whole.paths("tinyagents_store/");
+    let files: Vec<PathBuf> = files.iter().map(|file| workspace.path(file)).collect();
+    let is_record = |file: &&PathBuf| {
+        let path = file.to_str().unwrap();
+        // The format record decides whose the store is, so that is refused;
+        // reports of imports are history.
+        let is_other = path.contains("/.session-import") || path.contains("/session_import.");
+        file.is_file() && !is_other
+    };
+    let files: Vec<&PathBuf> = files.iter().filter(is_record).collect();
+    let verified = || {
+        let options = VerifyOptions {
+            workspace: Some(workspace.root()),
+            ..VerifyOptions::default()
+        };
+        verify(&options, &mut ()).unwrap()
+    };
+    let mend = Options {
+        workspace: Some(workspace.root()),
+        checksum: true,
+        ..Options::default()
+    };
+    let mut number = 88_172_645_463_325_252_u64;
+    let mut below = |limit: usize| {
+        number ^= number << 13;
+        number ^= number >> 7;
+        number ^= number << 17;
+        usize::try_from(number % u64::try_from(limit).unwrap()).unwrap()
+    };
+    for round in 0..200 {
+        let file = files[below(files.len())];
+        let before = fs::read(file).unwrap();
+        let mut bytes = before.clone();
+        let at = below(bytes.len());
+        match below(5) {
+            0 => bytes[at] ^= 1 << below(8),
+            1 => bytes[at] = u8::try_from(below(256)).unwrap(),
+            2 => bytes.truncate(at),
+            3 => drop(bytes.remove(at)),
+            _ => bytes.insert(at, bytes[at]),
+        }
+        if bytes == before {
+            continue;
+        }
+        fs::write(file, &bytes).unwrap();
+        let found = verified();
+        let about = format!("round {round}, byte {at} of {}: {found:#?}", file.display());
+        // A source's time that is wrong is a notice.
+        let is_told = found.findings.len() == 1 || !found.notices.is_empty();
+        assert!(
+            is_told || is_same_but_for_history(&before, &bytes),
+            "{about}"
+        );
+        run(&mend, &mut ()).unwrap();
+        let mended = verified();
+        assert!(mended.clean, "{about}\n{mended:#?}");
+    }
+}
+
+/// Whether two records differ only in what nobody can tell any more.
+fn is_same_but_for_history(before: &[u8], after: &[u8]) -> bool {
+    let parsed = |bytes: &[u8]| {
+        let mut value: Value = serde_json::from_slice(bytes).ok()?;
+        let record = value.as_object_mut()?;
+        record.get_mut("tool")?.as_object_mut()?.remove("version");
+        if record.contains_key("scanned") {
+            for key in ["imported_at", "messages_written", "warnings"] {
+                record.remove(key);
+            }
+        }
+        Some(value)
+    };
+    parsed(after).is_some_and(|after| parsed(before) == Some(after))
 }
 
 // What is shown.
