@@ -113,13 +113,15 @@ fn application_goes_on(workspace: &Workspace, name: &str, more: &str) {
 }
 
 fn entries(workspace: &Workspace) -> Vec<Value> {
-    let paths = workspace
+    let mut paths = workspace
         .tree()
         .paths("tinyagents_store/kv/migration_items");
-    let entries = paths
-        .iter()
-        .map(|path| serde_json::from_str(&workspace.read(path)).unwrap());
-    entries.collect()
+    // Not what was cut off.
+    paths.retain(|path| path.ends_with(".json"));
+    let entries = paths.iter().map(|path| workspace.read(path));
+    entries
+        .map(|text| serde_json::from_str(&text).unwrap())
+        .collect()
 }
 
 #[test]
@@ -604,6 +606,62 @@ mod faults {
                 assert_eq!(entry["replaced"], Value::Null, "{entry:#}");
             }
             assert!(!after.has("tinyagents_store/kv/session_import.undo"));
+        }
+    }
+
+    #[test]
+    fn an_import_that_was_cut_off_is_undone_too() {
+        let run = |workspace: &Workspace, fault: &str, arguments: &[&str]| {
+            let mut program = workspace.command();
+            program
+                .env("SOURCE_DATE_EPOCH", EPOCH)
+                .env("SESSION_IMPORT_FAULT", fault)
+                .args(["run", "-w"])
+                .arg(workspace.root())
+                .args(arguments);
+            Outcome::of(&mut program)
+        };
+        let mut without_entry = 0;
+        for number in 1.. {
+            let workspace = two();
+            let outcome = run(&workspace, &format!("{number}:kill"), &[]);
+            let tree = workspace.tree();
+            let mut streams = tree.paths("tinyagents_store/journal");
+            streams.retain(|path| path.ends_with(".jsonl"));
+            let is_without = !streams.is_empty() && entries(&workspace).is_empty();
+            without_entry += usize::from(is_without);
+            let undone = at_epoch(&workspace, "undo", &["--json"]).code(0);
+            if tree.has("tinyagents_store") {
+                assert_eq!(report(&undone)["undone_whole"], true);
+                let left = workspace.tree().paths("tinyagents_store");
+                assert!(left.is_empty() || left == [LOCK], "{number}: {left:?}");
+            }
+            if outcome.code == 0 {
+                break;
+            }
+        }
+        assert!(without_entry > 0);
+        // One that was to replace another.
+        for number in 1.. {
+            let workspace = two();
+            let other = "1800000001";
+            at_epoch(&workspace, "run", &[]).code(0);
+            let mut program = workspace.command();
+            program
+                .env("SOURCE_DATE_EPOCH", other)
+                .env("SESSION_IMPORT_FAULT", format!("{number}:kill"))
+                .args(["run", "--force", "-w"]);
+            let outcome = Outcome::of(program.arg(workspace.root()));
+            let undone = report(&at_epoch(&workspace, "undo", &["--json"]).code(0));
+            // A descriptor alone may be anybody's.
+            let kept = undone["items"].as_array().unwrap().iter();
+            for item in kept.filter(|item| item["action"] == "kept") {
+                let why = item["diagnostics"][0]["message"].as_str().unwrap();
+                assert!(why.contains("descriptor"), "{number}: {why}");
+            }
+            if outcome.code == 0 {
+                break;
+            }
         }
     }
 

@@ -31,9 +31,10 @@ use crate::model::key::Sha256;
 /// A session that is to be removed.
 #[derive(Debug)]
 pub struct Removal {
-    /// The keys of its entries.
+    /// The keys of its entries; none where an import was cut off before it
+    /// wrote one.
     pub keys: Vec<Sha256>,
-    /// Its files; none where a failure was accepted.
+    /// Its files; none where only a failure was accepted.
     pub record: Option<(StoreName, Traces)>,
     /// By which the caller knows it.
     pub tag: usize,
@@ -172,6 +173,14 @@ impl Writer {
     /// # Errors
     /// Something cannot be removed.
     pub fn remove_rest(&self) -> Result<()> {
+        // Residue is ours alone; an import that was cut off leaves some whose
+        // session is not in place yet.
+        for stream in self.store().stream_names()? {
+            if stream.of_residue().is_some() {
+                unlink(Some(&self.journal), &stream.file_name())?;
+            }
+        }
+        sync::flush_folder(&self.journal)?;
         if let Some(imports) = self.existing(Namespace::Imports)? {
             for key in kv::list(self.store().layout(), Namespace::Imports)? {
                 unlink(Some(&imports), &key_file_name(&key))?;
@@ -243,10 +252,11 @@ impl Writer {
                 .folders(&[&items, &folders.undo], removal.keys.len())?;
             return Err(error);
         }
-        // The descriptor first: it names the stream.
-        unlink(folders.sessions.as_ref(), &key_file_name(name.as_str()))?;
+        // The descriptor last: where no entry says whose it is, as with an
+        // import that was cut off, that still does.
         unlink(Some(&self.journal), &name.messages().file_name())?;
         unlink(Some(&self.journal), &name.residue().file_name())?;
+        unlink(folders.sessions.as_ref(), &key_file_name(name.as_str()))?;
         Ok(())
     }
 

@@ -2,6 +2,11 @@
 //!
 //! The looking half of an undo; [`super::remove`] does the rest.
 
+use std::collections::HashSet;
+
+use chrono::DateTime;
+use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+
 use super::layout::Namespace;
 use super::{Descriptor, Entry, Store, StoreName, StreamReader, kv};
 use crate::error::{Error, Result};
@@ -35,6 +40,10 @@ impl Vouched {
 
     fn is_stream(&self, hash: &Sha256) -> bool {
         self.journal == *hash
+    }
+
+    fn is_same_session(&self, found: &Unvouched) -> bool {
+        self.session_key == found.descriptor.session_key
     }
 
     /// The descriptor as it was written; or one with another path in it, which
@@ -71,7 +80,111 @@ impl Traces {
     }
 }
 
+/// A session that an import put in place and did not get to vouch for.
+#[derive(Debug)]
+pub struct CutOff {
+    /// What an entry would have vouched for.
+    pub vouched: Vouched,
+    /// Its key.
+    pub session_key: SessionKey,
+    /// Its source, as its descriptor names it.
+    pub source: Option<String>,
+    /// Messages in its stream.
+    pub messages: u64,
+}
+
+/// A descriptor and its stream.
+struct Unvouched {
+    descriptor: Descriptor,
+    descriptor_sha256: Sha256,
+    /// `None` where there is no stream.
+    journal: Option<Sha256>,
+    messages: u64,
+    /// All of the stream's records have the time of the import that the
+    /// descriptor names: the application appends message by message.
+    is_of_one_import: bool,
+}
+
 impl Store {
+    /// Sessions that imports of ours put in place before they were cut off:
+    /// `known` are the names that entries vouch for. Such a session's records
+    /// have one time, and its descriptor, which is put in place before the
+    /// stream, has the same. One without any message may also be what the
+    /// application is just writing; that does not miss its old descriptor.
+    ///
+    /// # Errors
+    /// A file or folder cannot be read.
+    pub fn cut_off(&self, known: &HashSet<StoreName>) -> Result<Vec<CutOff>> {
+        let names = self.descriptor_names()?.into_iter();
+        let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
+        let found = names.into_par_iter().map(|name| {
+            let found = self.unvouched(&name)?;
+            Ok(found.map(|found| (name, found)))
+        });
+        let found: Vec<_> = found.collect::<Result<_>>()?;
+        let found = found.into_iter().flatten();
+        let cut_off = found.map(|(name, found)| {
+            let Descriptor {
+                session_key,
+                source,
+                import,
+                ..
+            } = found.descriptor;
+            CutOff {
+                vouched: Vouched {
+                    name,
+                    session_key: session_key.clone(),
+                    imported_at: import.imported_at,
+                    journal: found.journal.unwrap_or_else(|| Sha256::of(&[])),
+                    descriptor: Some(found.descriptor_sha256),
+                },
+                session_key,
+                source: source.jsonl.or(source.md),
+                messages: found.messages,
+            }
+        });
+        Ok(cut_off.collect())
+    }
+
+    /// `None` where there is no descriptor, or one that is no import's.
+    fn unvouched(&self, name: &StoreName) -> Result<Option<Unvouched>> {
+        let descriptor = self.layout().key_file(Namespace::Sessions, name.as_str());
+        let Some(Ok(bytes)) = kv::read(&descriptor)? else {
+            return Ok(None);
+        };
+        let descriptor_sha256 = Sha256::of(&bytes);
+        let Ok(descriptor) = serde_json::from_slice::<Descriptor>(&bytes) else {
+            return Ok(None);
+        };
+        let stream = name.messages();
+        let time = DateTime::parse_from_rfc3339(&descriptor.import.imported_at);
+        let (Ok(time), true) = (time, descriptor.stream == stream.as_str()) else {
+            return Ok(None);
+        };
+        let path = self.layout().stream_file(&stream);
+        let mut found = Unvouched {
+            descriptor,
+            descriptor_sha256,
+            journal: None,
+            messages: 0,
+            is_of_one_import: false,
+        };
+        let Some(mut reader) = StreamReader::open(&path)? else {
+            return Ok(Some(found));
+        };
+        let time = u64::try_from(time.timestamp_millis()).unwrap_or(0);
+        found.is_of_one_import = loop {
+            match reader.next() {
+                Ok(Some(record)) if record.created_at_ms == time => found.messages += 1,
+                Ok(None) => break found.messages > 0,
+                // Another's, or damaged.
+                Ok(Some(_)) | Err(_) => return Ok(None),
+            }
+        };
+        found.journal = super::journal::sha256_of_file(&path)?.map(|(hash, _)| hash);
+        Ok(Some(found))
+    }
+
     /// Looks at a session's files. `vouched` are all entries that name them:
     /// a record that was moving when it was cut off has two. What is missing
     /// is as the import left it: there is nothing to lose.
@@ -94,7 +207,13 @@ impl Store {
         if let Some((hash, _)) = super::journal::sha256_of_file(&stream)?
             && !vouched.iter().any(|one| one.is_stream(&hash))
         {
-            traces.foreign = Some("stream");
+            // Or that of a later import, which did not get to its entry.
+            let is_later = self.unvouched(name)?.is_some_and(|found| {
+                found.is_of_one_import && vouched.iter().any(|one| one.is_same_session(&found))
+            });
+            if !is_later {
+                traces.foreign = Some("stream");
+            }
             return Ok(traces);
         }
         let is_ours = match kv::read(&descriptor)? {

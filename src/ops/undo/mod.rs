@@ -7,26 +7,23 @@
 
 mod session;
 
-use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use self::session::Session;
+use self::session::{Noted, Session, note_gone};
 use super::options::{Only, seconds};
 use super::workspace::{STORE, Surroundings};
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
-use crate::model::key::{Sha256, SourcePath};
-use crate::plan::survey::SUBAGENTS;
+use crate::model::key::Sha256;
 use crate::report::{SCHEMA_VERSION, UndoAction, UndoItem, UndoReport};
-use crate::source::openhuman::discover::discover;
-use crate::source::openhuman::subagents::Subagents;
 use crate::store::name::StoreName;
-use crate::store::record::{Entry, Marker};
+use crate::store::record::Marker;
 use crate::store::remove::Removal;
 use crate::store::traces::Traces;
 use crate::store::{Clock, CommitError, SharedLock, Store, Writer};
@@ -159,7 +156,7 @@ impl Undo<'_> {
                 writer.remove_marker()?;
             }
         }
-        self.note_gone(&mut sessions);
+        note_gone(&self.workspace, &mut sessions);
         let mut items = Vec::with_capacity(sessions.len());
         for batch in sessions.chunks(BATCH) {
             items.extend(self.batch(batch, writer));
@@ -194,21 +191,15 @@ impl Undo<'_> {
     /// All sessions of ours that are wanted, and whether there are entries of
     /// which nobody can tell whose they are.
     fn plan(&mut self) -> Result<(Vec<Session>, bool)> {
-        let only = &self.only;
-        let of_entry = |key: &Sha256, entry: Entry| {
-            let is_ours = entry.is_ours() || entry.accepted.is_some();
-            let is_wanted = is_ours && only.has(&entry.session_key);
-            is_wanted.then(|| Session::of(*key, entry))
-        };
-        let mut records = self.store.map_entries(of_entry)?;
+        let entries = self
+            .store
+            .map_entries(|key, entry| Noted::of(*key, entry))?;
+        let mut noted: Vec<Noted> = entries.by_key.into_values().collect();
         if self.options.dry_run {
-            let cut_off = self.store.being_undone()?.by_key;
-            let cut_off = cut_off
-                .into_iter()
-                .map(|(key, entry)| (key, of_entry(&key, entry)));
-            records.by_key.extend(cut_off);
+            let being_undone = self.store.being_undone()?.by_key.into_iter();
+            noted.extend(being_undone.map(|(key, entry)| Noted::of(key, entry)));
         }
-        for damaged in &records.damaged {
+        for damaged in &entries.damaged {
             let message = format!(
                 "item ledger entry {} cannot be used ({}); it was left alone",
                 damaged.key, damaged.reason
@@ -216,47 +207,46 @@ impl Undo<'_> {
             let diagnostic = Diagnostic::new(Code::EntryUnusable, message);
             self.diagnostics.push(diagnostic);
         }
+        let cut_off = match entries.damaged.is_empty() {
+            true => self.cut_off(&noted)?,
+            // What seems to be in nobody's entry may be in one of those.
+            false => Vec::new(),
+        };
+        let sessions = noted.into_iter().filter_map(|noted| noted.session);
+        let wanted = sessions
+            .chain(cut_off)
+            .filter(|s| self.only.has(&s.session_key));
         let mut by_name: BTreeMap<StoreName, Session> = BTreeMap::new();
         let mut sessions = Vec::new();
-        for session in records.by_key.into_values().flatten() {
-            let name = session.vouched.first().map(|one| one.name.clone());
-            match name.map(|name| by_name.entry(name)) {
-                None => sessions.push(session),
-                Some(std::collections::btree_map::Entry::Vacant(place)) => {
-                    place.insert(session);
+        for session in wanted {
+            let Some(name) = session.vouched.first().map(|one| one.name.clone()) else {
+                sessions.push(session);
+                continue;
+            };
+            match by_name.remove(&name) {
+                Some(mut other) => {
+                    other.join(session);
+                    by_name.insert(name, other);
                 }
-                Some(std::collections::btree_map::Entry::Occupied(mut other)) => {
-                    other.get_mut().join(session);
+                None => {
+                    by_name.insert(name, session);
                 }
             }
         }
         sessions.extend(by_name.into_values());
-        Ok((sessions, !records.damaged.is_empty()))
+        Ok((sessions, !entries.damaged.is_empty()))
     }
 
-    /// Notes whose source is not there any more. One that only cannot be
-    /// looked at is not gone.
-    fn note_gone(&self, sessions: &mut [Session]) {
-        let found = discover(&self.workspace).files;
-        let mut there: HashSet<Sha256> = found.iter().map(|f| f.path.ledger_key()).collect();
-        let prefix = format!("{SUBAGENTS}#");
-        let has_history = sessions.iter().any(|s| s.source.starts_with(&prefix));
-        let mut is_unknown = false;
-        if has_history {
-            let (subagents, trouble) = Subagents::read(&self.workspace);
-            is_unknown = !trouble.is_empty() && self.workspace.join(SUBAGENTS).exists();
-            let with_history = subagents.records.into_iter().filter(|r| r.history_len > 0);
-            there.extend(with_history.map(|r| SourcePath::record(SUBAGENTS, r.id).ledger_key()));
-        }
-        for session in sessions {
-            if session.keys.iter().any(|key| there.contains(key)) {
-                continue;
-            }
-            session.is_gone = match session.source.starts_with(&prefix) {
-                true => !is_unknown,
-                false => is_gone(&self.workspace.join(&session.source)),
-            };
-        }
+    /// Sessions that were put in place by an import that was cut off before it
+    /// could vouch for them.
+    fn cut_off(&self, noted: &[Noted]) -> Result<Vec<Session>> {
+        let names = noted.iter().filter_map(|noted| noted.name.clone());
+        let cut_off = self.store.cut_off(&names.collect())?;
+        let mut cut_off: Vec<_> = cut_off.into_iter().map(Session::cut_off).collect();
+        note_gone(&self.workspace, &mut cut_off);
+        // Without a message and without a source it is no import's.
+        cut_off.retain(|session| session.messages > 0 || !session.is_gone);
+        Ok(cut_off)
     }
 
     /// Looks at some sessions, and removes those that may go.
@@ -396,9 +386,4 @@ fn give_back(session: &Session, writer: Option<&Writer>) -> UndoItem {
             session.item(UndoAction::Failed, Some(why), 0)
         }
     }
-}
-
-fn is_gone(path: &Path) -> bool {
-    let looked_at = path.symlink_metadata();
-    looked_at.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }

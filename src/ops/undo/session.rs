@@ -1,10 +1,17 @@
 //! A session that may be undone, by its item ledger entries.
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use crate::model::diagnostic::Diagnostic;
-use crate::model::key::{SessionKey, Sha256};
+use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::plan::survey::SUBAGENTS;
 use crate::report::{UndoAction, UndoItem};
+use crate::source::openhuman::discover::discover;
+use crate::source::openhuman::subagents::Subagents;
+use crate::store::name::StoreName;
 use crate::store::record::Entry;
-use crate::store::traces::Vouched;
+use crate::store::traces::{CutOff, Vouched};
 
 /// A session that imports of ours brought.
 #[derive(Debug)]
@@ -25,6 +32,25 @@ pub(super) struct Session {
     pub(super) vouched: Vec<Vouched>,
 }
 
+/// An entry, whosever it is.
+pub(super) struct Noted {
+    /// The name that it vouches for or has given.
+    pub(super) name: Option<StoreName>,
+    /// The session, if there is anything of it to undo.
+    pub(super) session: Option<Session>,
+}
+
+impl Noted {
+    pub(super) fn of(key: Sha256, entry: Entry) -> Self {
+        let is_ours = entry.is_ours();
+        let is_wanted = is_ours || entry.accepted.is_some();
+        Self {
+            name: entry.store_name(),
+            session: is_wanted.then(|| Session::of(key, entry)),
+        }
+    }
+}
+
 impl Session {
     pub(super) fn of(key: Sha256, mut entry: Entry) -> Self {
         let is_ours = entry.is_ours();
@@ -40,6 +66,39 @@ impl Session {
             is_gone: false,
             keys: vec![key],
         }
+    }
+
+    /// One that no entry names yet.
+    pub(super) fn cut_off(found: CutOff) -> Self {
+        let key = found.session_key.as_str();
+        let id = key.strip_prefix("subagent-").unwrap_or(key);
+        // Without a file it comes from the sub-agents file.
+        let source = found.source.unwrap_or_else(|| format!("{SUBAGENTS}#{id}"));
+        Self {
+            session_key: found.session_key,
+            source,
+            messages: found.messages,
+            is_replacement: false,
+            is_unusable: false,
+            is_gone: false,
+            theirs: None,
+            keys: Vec::new(),
+            vouched: vec![found.vouched],
+        }
+    }
+
+    /// The id of the sub-agent whose history it is, if it is one.
+    pub(super) fn history(&self) -> Option<&str> {
+        self.source.strip_prefix(SUBAGENTS)?.strip_prefix('#')
+    }
+
+    /// The key of its entry, if it had one.
+    pub(super) fn source_key(&self) -> Option<Sha256> {
+        let path = match self.history() {
+            Some(id) => SourcePath::record(SUBAGENTS, id),
+            None => SourcePath::file(&self.source),
+        };
+        self.keys.is_empty().then(|| path.ledger_key())
     }
 
     /// Takes over what another entry says of the same files.
@@ -63,4 +122,38 @@ impl Session {
             diagnostics: why.into_iter().collect(),
         }
     }
+}
+
+/// Notes whose source is not there any more. One that only cannot be
+/// looked at is not gone.
+pub(super) fn note_gone(workspace: &Path, sessions: &mut [Session]) {
+    if sessions.is_empty() {
+        return;
+    }
+    let found = discover(workspace).files;
+    let mut there: HashSet<Sha256> = found.iter().map(|f| f.path.ledger_key()).collect();
+    let has_history = sessions.iter().any(|session| session.history().is_some());
+    let mut is_unknown = false;
+    if has_history {
+        let (subagents, trouble) = Subagents::read(workspace);
+        is_unknown = !trouble.is_empty() && workspace.join(SUBAGENTS).exists();
+        let with_history = subagents.records.into_iter().filter(|r| r.history_len > 0);
+        there.extend(with_history.map(|r| SourcePath::record(SUBAGENTS, r.id).ledger_key()));
+    }
+    for session in sessions {
+        let source = session.source_key();
+        let mut keys = session.keys.iter().chain(&source);
+        if keys.any(|key| there.contains(key)) {
+            continue;
+        }
+        session.is_gone = match session.history() {
+            Some(_) => !is_unknown,
+            None => is_gone(&workspace.join(&session.source)),
+        };
+    }
+}
+
+fn is_gone(path: &Path) -> bool {
+    let looked_at = path.symlink_metadata();
+    looked_at.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
