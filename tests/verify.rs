@@ -972,16 +972,19 @@ fn a_mirror_without_anything_new_is_damage() {
 #[test]
 fn the_applications_own_records_are_notices() {
     let workspace = imported();
-    let text = workspace.read(stream(PLAIN));
-    put(&workspace, &stream("1777800000_live"), &text);
+    let lines = [
+        of_application(0, "user", "one question"),
+        of_application(1, "assistant", "one answer"),
+        of_application(2, "user", "another question"),
+    ];
+    put(&workspace, &stream("1777800000_live"), lines.concat());
     let found = notes(&workspace, &["unfinished-record"]);
     assert_eq!(
         found["notices"][0]["file"],
         "journal/session.1777800000_live.messages.jsonl"
     );
-    let value = workspace
-        .read(descriptor(PLAIN))
-        .replace(PLAIN, "1777800000_live");
+    let value = workspace.read(descriptor(PLAIN));
+    let value = value.replace(PLAIN, "1777800000_live");
     put(&workspace, &descriptor("1777800000_live"), value);
     let found = notes(&workspace, &["application-record"]);
     assert_eq!(found["notices"][0]["session_key"], "1777800000_live");
@@ -996,6 +999,50 @@ fn the_applications_own_records_are_notices() {
     );
     workspace.run(&[]).code(0);
     notes(&workspace, &["application-record"]);
+}
+
+#[test]
+fn a_record_whose_entry_and_source_are_gone_is_a_notice() {
+    let workspace = imported();
+    workspace.remove(entry(PLAIN)).remove(source(PLAIN));
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["marker-counts"]);
+    assert_eq!(codes(&found, "notices"), ["unfinished-record"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &["unfinished-record"]);
+}
+
+#[test]
+fn salvage_is_remembered_where_the_entry_is_damaged_or_gone() {
+    let workspace = Workspace::new();
+    workspace.transcript(
+        PLAIN,
+        &[
+            r#"{"role":"user","content":"a"}"#,
+            r#"{"role":"assistant","content":null}"#,
+            r#"{"role":"user","content":"b"}"#,
+        ],
+    );
+    workspace.run(&["--salvage"]).code(0);
+    notes(&workspace, &[]);
+    let salvaged = || workspace.read(stream(PLAIN)).contains("salvaged");
+    assert!(salvaged());
+    put(&workspace, &entry(PLAIN), "{");
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["entry-damaged"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
+    workspace.remove(entry(PLAIN));
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["marker-counts"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
+    put(&workspace, &entry(PLAIN), "{");
+    // A file that is damaged in place is nothing that a cache notices.
+    workspace.remove("tinyagents_store/.session-import.stat");
+    workspace.run(&[]).code(0);
+    notes(&workspace, &[]);
+    assert!(salvaged());
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct Whole {
     marker: Option<Result<Marker, Damaged>>,
     marker_bytes: Vec<u8>,
     lacks_format: bool,
+    /// Names of sessions that an import of ours put in place, without an entry.
+    cut_off: HashSet<StoreName>,
     /// Sessions without an entry that an import would leave to the application.
     pub(super) left_alone: u64,
 }
@@ -38,6 +40,8 @@ impl Whole {
         let entries = store.entries()?;
         let failures = store.failures()?;
         let marker = store.layout().key_file(Namespace::Markers, MARKER_KEY);
+        let names = entries.by_key.values().filter_map(Entry::store_name);
+        let cut_off = store.cut_off(&names.collect())?;
         let key = |damaged: &Damaged| damaged.key.parse().ok();
         let damaged = entries.damaged.into_iter();
         Ok(Self {
@@ -53,6 +57,7 @@ impl Whole {
                 _ => Vec::new(),
             },
             lacks_format: is_format_missing && store.exists(),
+            cut_off: cut_off.into_iter().map(|it| it.vouched.name).collect(),
             left_alone: 0,
         })
     }
@@ -71,6 +76,11 @@ impl Whole {
     fn our_marker(&self) -> Option<&Marker> {
         let marker = self.marker.as_ref()?.as_ref().ok()?;
         marker.is_ours().then_some(marker)
+    }
+
+    /// Whether a record without an entry is an import's, not the application's.
+    pub(super) fn is_of_import(&self, name: &StoreName) -> bool {
+        self.cut_off.contains(name)
     }
 
     /// Whether something at this time, in milliseconds since 1970, came after
@@ -122,7 +132,7 @@ impl Whole {
                 message,
             )
         }));
-        let strangers = Strangers::of(store, entries, items)?;
+        let strangers = Strangers::of(store, self, entries, items)?;
         found.extend(self.marker(store, entries, items, strangers.complete));
         found.extend(strangers.found);
         found.extend(files(store)?);
@@ -228,7 +238,12 @@ struct Strangers {
 }
 
 impl Strangers {
-    fn of(store: &Store, entries: &HashMap<Sha256, Entry>, items: &[&Item]) -> Result<Self> {
+    fn of(
+        store: &Store,
+        whole: &Whole,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[&Item],
+    ) -> Result<Self> {
         // An entry that was settled before anything was imported has a name,
         // and vouches for nothing.
         let is_record = |entry: &&Entry| entry.has_record() || !entry.is_ours();
@@ -256,7 +271,7 @@ impl Strangers {
         for name in names {
             let stream = streams.contains(&name.messages());
             let descriptor = descriptors.contains(&name);
-            all.add(store, &name, stream, descriptor);
+            all.add(store, whole, &name, stream, descriptor);
         }
         let residues = streams.iter().filter_map(StreamName::of_residue);
         let orphans: BTreeSet<_> = residues.filter(|name| !is_known(name)).collect();
@@ -267,11 +282,22 @@ impl Strangers {
         Ok(all)
     }
 
-    fn add(&mut self, store: &Store, name: &StoreName, has_stream: bool, has_descriptor: bool) {
+    fn add(
+        &mut self,
+        store: &Store,
+        whole: &Whole,
+        name: &StoreName,
+        has_stream: bool,
+        has_descriptor: bool,
+    ) {
         let descriptor = store.descriptor(name).ok().flatten();
         let key = descriptor.map(|descriptor| descriptor.session_key.to_string());
         let file = key_file(Namespace::Sessions, name.as_str());
         let finding = match (has_stream, has_descriptor) {
+            (true, true) if whole.is_of_import(name) => {
+                let message = "an import put it in place, and its entry is gone";
+                in_file(Check::UnfinishedRecord, &name.messages(), message)
+            }
             (true, true) => {
                 self.complete += 1;
                 let message = match &key {
