@@ -696,6 +696,14 @@ fn an_entry_that_names_another_stream_is_mended() {
     workspace.run(&["--checksum"]).code(0);
     notes(&workspace, &[]);
     assert!(!workspace.path(stream("another")).exists());
+    // One with residue too.
+    edit(&workspace, &entry(ODD), |entry| {
+        entry["stream"] = json!("session.another.messages");
+    });
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["record-missing"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
 }
 
 #[test]

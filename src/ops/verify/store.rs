@@ -14,7 +14,7 @@ use crate::plan::Item;
 use crate::report::Finding;
 use crate::store::layout::{JOURNAL, KV, MARKER_KEY, Namespace, key_file_name};
 use crate::store::name::{StoreName, StreamName};
-use crate::store::record::{Descriptor, Entry, Failure, Marker, RULES};
+use crate::store::record::{Entry, Failure, Marker, RULES};
 use crate::store::{Damaged, Store, kv};
 
 /// How many sessions are named where the marker counts more than there are.
@@ -274,7 +274,8 @@ impl Strangers {
             all.add(store, whole, &name, stream, descriptor);
         }
         let residues = streams.iter().filter_map(StreamName::of_residue);
-        let orphans: BTreeSet<_> = residues.filter(|name| !is_known(name)).collect();
+        let is_orphan = |name: &StoreName| !(is_known(name) || whole.is_of_import(name));
+        let orphans: BTreeSet<_> = residues.filter(is_orphan).collect();
         all.found.extend(orphans.into_iter().map(|name| {
             let message = "no item ledger entry vouches for it, and no source is its";
             in_file(Check::ResidueOrphan, &name.residue(), message)
@@ -345,64 +346,6 @@ fn files(store: &Store) -> Result<Vec<Finding>> {
         }
     }
     Ok(found)
-}
-
-/// Entries that claim a session or a stream which another one has, by ledger
-/// key. The one whose descriptor is there, or else that of a source, keeps it.
-pub(super) fn collisions(
-    store: &Store,
-    entries: &HashMap<Sha256, Entry>,
-    items: &[Item],
-) -> Result<HashMap<Sha256, Finding>> {
-    let mut claims: HashMap<String, Vec<(&Sha256, &Entry)>> = HashMap::new();
-    // The earlier importer gave one stream to several sessions; that is known.
-    for (key, entry) in entries.iter().filter(|(_, entry)| entry.has_record()) {
-        let stream = format!("stream {}", entry.stream.to_ascii_lowercase());
-        let session = format!("session {}", entry.session_key);
-        for claim in [stream, session] {
-            claims.entry(claim).or_default().push((key, entry));
-        }
-    }
-    claims.retain(|_, claims| claims.len() > 1);
-    if claims.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sources: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
-    let mut found = HashMap::new();
-    for claims in claims.into_values() {
-        let mut ranked = Vec::new();
-        for (key, entry) in claims {
-            let fits = match entry.store_name() {
-                Some(name) => is_descriptor_of(store, &name, entry)?,
-                None => false,
-            };
-            ranked.push((!fits, !sources.contains(key), &entry.source, key, entry));
-        }
-        ranked.sort_by_key(|(fits, has_source, source, ..)| (*fits, *has_source, *source));
-        let Some((.., first)) = ranked.first().map(|(.., entry)| ((), *entry)) else {
-            continue;
-        };
-        for (.., key, _) in ranked.iter().skip(1) {
-            let message = format!(
-                "the entry of {} has this session, or its stream, already",
-                first.source
-            );
-            found.insert(**key, Finding::new(Check::KeyCollision, message));
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a descriptor is the one that an entry vouches for, and says whose
-/// it is as the entry does.
-fn is_descriptor_of(store: &Store, name: &StoreName, entry: &Entry) -> Result<bool> {
-    let path = store.layout().key_file(Namespace::Sessions, name.as_str());
-    let Some(Ok(bytes)) = kv::read(&path)? else {
-        return Ok(false);
-    };
-    let named: Option<Descriptor> = serde_json::from_slice(&bytes).ok();
-    let same_key = named.is_some_and(|named| named.session_key == entry.session_key);
-    Ok(same_key && entry.descriptor_sha256 == Some(Sha256::of(&bytes)))
 }
 
 /// A key's file, relative to the store.
