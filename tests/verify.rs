@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use session_import::Error;
 use session_import::model::interrupt::Interrupt;
 use session_import::model::key::Sha256;
+use session_import::ops::run::{Options, run};
 use session_import::ops::verify::{VerifyOptions, verify};
 use support::{HEADER, Outcome, WRITTEN_AT, Workspace};
 
@@ -695,6 +696,14 @@ fn an_entry_that_names_another_stream_is_mended() {
     workspace.run(&["--checksum"]).code(0);
     notes(&workspace, &[]);
     assert!(!workspace.path(stream("another")).exists());
+    // One with residue too.
+    edit(&workspace, &entry(ODD), |entry| {
+        entry["stream"] = json!("session.another.messages");
+    });
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["record-missing"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
 }
 
 #[test]
@@ -971,16 +980,19 @@ fn a_mirror_without_anything_new_is_damage() {
 #[test]
 fn the_applications_own_records_are_notices() {
     let workspace = imported();
-    let text = workspace.read(stream(PLAIN));
-    put(&workspace, &stream("1777800000_live"), &text);
+    let lines = [
+        of_application(0, "user", "one question"),
+        of_application(1, "assistant", "one answer"),
+        of_application(2, "user", "another question"),
+    ];
+    put(&workspace, &stream("1777800000_live"), lines.concat());
     let found = notes(&workspace, &["unfinished-record"]);
     assert_eq!(
         found["notices"][0]["file"],
         "journal/session.1777800000_live.messages.jsonl"
     );
-    let value = workspace
-        .read(descriptor(PLAIN))
-        .replace(PLAIN, "1777800000_live");
+    let value = workspace.read(descriptor(PLAIN));
+    let value = value.replace(PLAIN, "1777800000_live");
     put(&workspace, &descriptor("1777800000_live"), value);
     let found = notes(&workspace, &["application-record"]);
     assert_eq!(found["notices"][0]["session_key"], "1777800000_live");
@@ -995,6 +1007,50 @@ fn the_applications_own_records_are_notices() {
     );
     workspace.run(&[]).code(0);
     notes(&workspace, &["application-record"]);
+}
+
+#[test]
+fn a_record_whose_entry_and_source_are_gone_is_a_notice() {
+    let workspace = imported();
+    workspace.remove(entry(PLAIN)).remove(source(PLAIN));
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["marker-counts"]);
+    assert_eq!(codes(&found, "notices"), ["unfinished-record"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &["unfinished-record"]);
+}
+
+#[test]
+fn salvage_is_remembered_where_the_entry_is_damaged_or_gone() {
+    let workspace = Workspace::new();
+    workspace.transcript(
+        PLAIN,
+        &[
+            r#"{"role":"user","content":"a"}"#,
+            r#"{"role":"assistant","content":null}"#,
+            r#"{"role":"user","content":"b"}"#,
+        ],
+    );
+    workspace.run(&["--salvage"]).code(0);
+    notes(&workspace, &[]);
+    let salvaged = || workspace.read(stream(PLAIN)).contains("salvaged");
+    assert!(salvaged());
+    put(&workspace, &entry(PLAIN), "{");
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["entry-damaged"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
+    workspace.remove(entry(PLAIN));
+    let found = report(&workspace, &[], 3);
+    assert_eq!(codes(&found, "findings"), ["marker-counts"]);
+    workspace.run(&["--checksum"]).code(0);
+    notes(&workspace, &[]);
+    put(&workspace, &entry(PLAIN), "{");
+    // A file that is damaged in place is nothing that a cache notices.
+    workspace.remove("tinyagents_store/.session-import.stat");
+    workspace.run(&[]).code(0);
+    notes(&workspace, &[]);
+    assert!(salvaged());
 }
 
 #[test]
@@ -1198,6 +1254,87 @@ fn only_what_is_meant_is_looked_at() {
         .call("verify", &["--only", "*_plain"])
         .code(3)
         .says("--only '*_plain' --checksum");
+}
+
+/// Damage of every kind at any place, always the same: nothing that `run
+/// --checksum` leaves is a finding, and whatever is no finding is harmless.
+#[test]
+fn damage_anywhere_is_found_and_mended() {
+    let workspace = imported();
+    let whole = workspace.tree().contents();
+    let files = whole.paths("tinyagents_store/");
+    let files: Vec<PathBuf> = files.iter().map(|file| workspace.path(file)).collect();
+    let is_record = |file: &&PathBuf| {
+        let path = file.to_str().unwrap();
+        // The format record decides whose the store is, so that is refused;
+        // reports of imports are history.
+        let is_other = path.contains("/.session-import") || path.contains("/session_import.");
+        file.is_file() && !is_other
+    };
+    let files: Vec<&PathBuf> = files.iter().filter(is_record).collect();
+    let verified = || {
+        let options = VerifyOptions {
+            workspace: Some(workspace.root()),
+            ..VerifyOptions::default()
+        };
+        verify(&options, &mut ()).unwrap()
+    };
+    let mend = Options {
+        workspace: Some(workspace.root()),
+        checksum: true,
+        ..Options::default()
+    };
+    let mut number = 88_172_645_463_325_252_u64;
+    let mut below = |limit: usize| {
+        number ^= number << 13;
+        number ^= number >> 7;
+        number ^= number << 17;
+        usize::try_from(number % u64::try_from(limit).unwrap()).unwrap()
+    };
+    for round in 0..200 {
+        let file = files[below(files.len())];
+        let before = fs::read(file).unwrap();
+        let mut bytes = before.clone();
+        let at = below(bytes.len());
+        match below(5) {
+            0 => bytes[at] ^= 1 << below(8),
+            1 => bytes[at] = u8::try_from(below(256)).unwrap(),
+            2 => bytes.truncate(at),
+            3 => drop(bytes.remove(at)),
+            _ => bytes.insert(at, bytes[at]),
+        }
+        if bytes == before {
+            continue;
+        }
+        fs::write(file, &bytes).unwrap();
+        let found = verified();
+        let about = format!("round {round}, byte {at} of {}: {found:#?}", file.display());
+        // A source's time that is wrong is a notice.
+        let is_told = found.findings.len() == 1 || !found.notices.is_empty();
+        assert!(
+            is_told || is_same_but_for_history(&before, &bytes),
+            "{about}"
+        );
+        run(&mend, &mut ()).unwrap();
+        let mended = verified();
+        assert!(mended.clean, "{about}\n{mended:#?}");
+    }
+}
+
+/// Whether two records differ only in what nobody can tell any more.
+fn is_same_but_for_history(before: &[u8], after: &[u8]) -> bool {
+    let parsed = |bytes: &[u8]| {
+        let mut value: Value = serde_json::from_slice(bytes).ok()?;
+        let record = value.as_object_mut()?;
+        record.get_mut("tool")?.as_object_mut()?.remove("version");
+        if record.contains_key("scanned") {
+            for key in ["imported_at", "messages_written", "warnings"] {
+                record.remove(key);
+            }
+        }
+        Some(value)
+    };
+    parsed(after).is_some_and(|after| parsed(before) == Some(after))
 }
 
 // What is shown.

@@ -158,9 +158,9 @@ code_table! {
     /// A session of the application's own.
     ApplicationRecord = "application-record", Notice,
         "No item ledger entry vouches for it: the application wrote it, and this tool has no part in it.";
-    /// A stream without a descriptor, or the other way around.
+    /// A record that is not whole, or whose entry is gone.
     UnfinishedRecord = "unfinished-record", Notice,
-        "No item ledger entry vouches for it. The application is just writing the session, or an import was cut off. If the session has a source, `run` finishes it.";
+        "No item ledger entry vouches for it. The application is just writing the session, or an import was cut off, or the entry was lost. If the session has a source, `run` finishes it; if it has none, the record may be the only copy left.";
     /// An entry of the earlier importer.
     OlderImporter = "older-importer", Notice,
         "The application's earlier importer wrote it, and left out what is not a message. `run` takes it over.";

@@ -5,8 +5,10 @@
 //! item is looked at here.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::RwLock;
 
+use memchr::memmem;
 use rayon::prelude::*;
 
 use super::import::Importer;
@@ -21,9 +23,27 @@ use crate::plan::decide::{Decision, Wishes};
 use crate::report::Action;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
+use crate::store::journal::{StreamReader, sha256_of_file};
 use crate::store::kv;
 use crate::store::layout::{MARKER_KEY, Namespace};
 use crate::store::record::{Descriptor, Entry, Marker};
+
+/// Whether a stream has a message that was brought back.
+fn holds_salvaged(stream: &Path) -> Result<bool> {
+    let Some(mut stream) = StreamReader::open(stream)? else {
+        return Ok(false);
+    };
+    // As a draft writes it; within a text the quotes would have escapes.
+    while let Ok(Some(record)) = stream.next() {
+        let line = record.line().as_bytes();
+        if memmem::find(line, br#""session_import":{"#).is_some()
+            && memmem::find(line, br#""salvaged":{"#).is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// A descriptor as it lies there.
 struct Named {
@@ -72,6 +92,38 @@ impl Run<'_> {
             );
             self.diagnostics
                 .push(Diagnostic::new(Code::Mended, message));
+        }
+        Ok(())
+    }
+
+    /// Sessions whose entry is damaged or gone, and that were salvaged: that
+    /// was asked for once and is remembered until an undo, and a plain import
+    /// would find fewer messages than the store has. Their records still tell.
+    pub(super) fn remember_salvage(&self, entries: &mut HashMap<Sha256, Entry>) -> Result<()> {
+        let known = entries.values().filter_map(Entry::store_name).collect();
+        let layout = self.store.layout();
+        for found in self.store.cut_off(&known)? {
+            let (Some(source), name) = (found.source, found.vouched.name) else {
+                continue;
+            };
+            let key = Sha256::of(source.as_bytes());
+            let entry = layout.key_file(Namespace::Items, &key.to_string());
+            let damaged = match kv::read(&entry)? {
+                Some(Ok(bytes)) => bytes,
+                _ => Vec::new(),
+            };
+            let says_so = memmem::find(&damaged, br#""salvage": true"#).is_some();
+            let stream = layout.stream_file(&name.messages());
+            if entries.contains_key(&key) || !(says_so || holds_salvaged(&stream)?) {
+                continue;
+            }
+            let hash = |path| sha256_of_file(path).map(|found| found.map(|(hash, _)| hash));
+            let mut entry = Entry::new(found.session_key, source, &name);
+            entry.journal_sha256 = hash(&stream)?;
+            entry.messages = found.messages;
+            entry.salvage = Some(true);
+            entry.unsettled = Some(true);
+            entries.insert(key, entry);
         }
         Ok(())
     }

@@ -112,10 +112,7 @@ impl Run<'_> {
         // Under the lock from here on, so that the plan is still true when it
         // is carried out.
         self.open_writer()?;
-        let mut entries = self.entries()?;
-        if self.options.checksum {
-            self.restore(&mut entries)?;
-        }
+        let entries = self.entries()?;
         let cache = match self.clock.is_fixed() {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
@@ -220,6 +217,13 @@ impl Run<'_> {
 
     fn entries(&mut self) -> Result<HashMap<Sha256, Entry>> {
         let entries = self.store.entries()?;
+        let mut by_key: HashMap<Sha256, Entry> = entries.by_key.into_iter().collect();
+        if self.options.checksum {
+            self.restore(&mut by_key)?;
+        }
+        if self.options.checksum || !entries.damaged.is_empty() {
+            self.remember_salvage(&mut by_key)?;
+        }
         for damaged in entries.damaged {
             let message = format!(
                 "item ledger entry {} cannot be used ({}); its source is imported again",
@@ -228,7 +232,7 @@ impl Run<'_> {
             let diagnostic = Diagnostic::new(Code::Mended, message);
             self.diagnostics.push(diagnostic);
         }
-        Ok(entries.by_key.into_iter().collect())
+        Ok(by_key)
     }
 
     fn decide(&self, items: &mut [Item], cache: &StatCache) -> Result<()> {

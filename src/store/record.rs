@@ -342,9 +342,11 @@ impl Marker {
             .is_some_and(|tool| tool.name == TOOL_NAME)
     }
 
-    /// Whether its numbers add up, and its file has the bytes that are written.
+    /// Whether its numbers add up, its time is one, and its file has the bytes
+    /// that are written.
     pub(crate) fn is_sound(&self, bytes: &[u8]) -> bool {
-        self.adds_up() && super::kv::is_as_written(bytes, self, self.tool.as_ref())
+        let is_time = chrono::DateTime::parse_from_rfc3339(&self.imported_at).is_ok();
+        self.adds_up() && is_time && super::kv::is_as_written(bytes, self, self.tool.as_ref())
     }
 
     /// Whether its numbers add up: a marker is written when nothing failed.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::difference::{self, Field};
 use super::examine::State;
 use super::judge::{Judge, about};
-use crate::model::check::Check;
+use crate::model::check::{Check, Weight};
 use crate::model::key::Sha256;
 use crate::plan::Reads;
 use crate::report::{Difference, Finding};
@@ -192,7 +192,9 @@ impl Judge<'_> {
         if self.wrong.is_empty() {
             // Whatever a version does not read of its own entry is damage too.
             let tool = self.entry.tool.as_ref();
-            if let Some(Ok(bytes)) = &self.held.entry
+            let mut found = self.found.iter();
+            if found.all(|finding| finding.severity == Weight::Notice)
+                && let Some(Ok(bytes)) = &self.held.entry
                 && !kv::is_as_written(bytes, self.entry, tool)
             {
                 let message = "its item ledger entry does not have the bytes that are written";

@@ -50,8 +50,8 @@ impl Judge<'_> {
         } else {
             let is_written_on = self.stream(messages.as_ref());
             self.descriptor(is_written_on);
+            self.residue(residue.as_ref());
         }
-        self.residue(residue.as_ref());
         self.lines(messages.as_ref(), residue.as_ref());
         self.entry();
         self.found
@@ -214,6 +214,11 @@ impl Judge<'_> {
         });
     }
 
+    fn kind(&self) -> Option<Kind> {
+        let now = self.item.map(|item| item.session.kind);
+        now.or(self.entry.kind)
+    }
+
     /// Messages and residue together account for every line of the source
     /// (`tinyagents-store.md`, Journals).
     fn lines(&mut self, messages: Option<&Seen>, residue: Option<&Seen>) {
@@ -223,9 +228,13 @@ impl Judge<'_> {
         let numbered = residue.map_or(0, |seen| seen.records - seen.dropped);
         // In Markdown a record spans many lines; what was salvaged stands in
         // the residue as well, and a compaction brings its messages along.
-        let is_by_line =
-            self.entry.kind != Some(Kind::Markdown) && self.entry.salvaged != Some(true);
-        let is_one_to_one = is_by_line && self.entry.compactions == Some(0);
+        // An entry that is wrong in these is told by itself.
+        let (is_salvaged, compactions) = match &self.state {
+            State::Same(source) => (source.reading.salvaged, Some(source.reading.compactions)),
+            _ => (self.entry.salvaged == Some(true), self.entry.compactions),
+        };
+        let is_by_line = self.kind() != Some(Kind::Markdown) && !is_salvaged;
+        let is_one_to_one = is_by_line && compactions == Some(0);
         let has_residue = self.held.residue == self.entry.residue_sha256;
         let has_messages = messages.is_some() && self.held.journal == self.entry.journal_sha256;
         let message = if !lines.add_up() {

@@ -8,8 +8,9 @@
 //! `task` says what is to be examined, `lockstep` holds a source against its
 //! record while it is read, `examine` does that for one entry, `judge` and
 //! `fields` say what follows, `difference` how two records differ, and `store`
-//! looks at what belongs to no single entry.
+//! and `collisions` look at what belongs to no single entry.
 
+mod collisions;
 mod difference;
 pub(crate) mod examine;
 mod fields;
@@ -25,8 +26,9 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
+use self::collisions::collisions;
 use self::examine::{Examined, Examiner};
-use self::store::{Whole, collisions};
+use self::store::Whole;
 use self::task::Task;
 use super::import::Importer;
 use super::options::{Only, Progress};

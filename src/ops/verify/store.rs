@@ -14,7 +14,7 @@ use crate::plan::Item;
 use crate::report::Finding;
 use crate::store::layout::{JOURNAL, KV, MARKER_KEY, Namespace, key_file_name};
 use crate::store::name::{StoreName, StreamName};
-use crate::store::record::{Descriptor, Entry, Failure, Marker, RULES};
+use crate::store::record::{Entry, Failure, Marker, RULES};
 use crate::store::{Damaged, Store, kv};
 
 /// How many sessions are named where the marker counts more than there are.
@@ -29,6 +29,8 @@ pub(super) struct Whole {
     marker: Option<Result<Marker, Damaged>>,
     marker_bytes: Vec<u8>,
     lacks_format: bool,
+    /// Names of sessions that an import of ours put in place, without an entry.
+    cut_off: HashSet<StoreName>,
     /// Sessions without an entry that an import would leave to the application.
     pub(super) left_alone: u64,
 }
@@ -38,6 +40,8 @@ impl Whole {
         let entries = store.entries()?;
         let failures = store.failures()?;
         let marker = store.layout().key_file(Namespace::Markers, MARKER_KEY);
+        let names = entries.by_key.values().filter_map(Entry::store_name);
+        let cut_off = store.cut_off(&names.collect())?;
         let key = |damaged: &Damaged| damaged.key.parse().ok();
         let damaged = entries.damaged.into_iter();
         Ok(Self {
@@ -53,6 +57,7 @@ impl Whole {
                 _ => Vec::new(),
             },
             lacks_format: is_format_missing && store.exists(),
+            cut_off: cut_off.into_iter().map(|it| it.vouched.name).collect(),
             left_alone: 0,
         })
     }
@@ -71,6 +76,11 @@ impl Whole {
     fn our_marker(&self) -> Option<&Marker> {
         let marker = self.marker.as_ref()?.as_ref().ok()?;
         marker.is_ours().then_some(marker)
+    }
+
+    /// Whether a record without an entry is an import's, not the application's.
+    pub(super) fn is_of_import(&self, name: &StoreName) -> bool {
+        self.cut_off.contains(name)
     }
 
     /// Whether something at this time, in milliseconds since 1970, came after
@@ -122,7 +132,7 @@ impl Whole {
                 message,
             )
         }));
-        let strangers = Strangers::of(store, entries, items)?;
+        let strangers = Strangers::of(store, self, entries, items)?;
         found.extend(self.marker(store, entries, items, strangers.complete));
         found.extend(strangers.found);
         found.extend(files(store)?);
@@ -228,7 +238,12 @@ struct Strangers {
 }
 
 impl Strangers {
-    fn of(store: &Store, entries: &HashMap<Sha256, Entry>, items: &[&Item]) -> Result<Self> {
+    fn of(
+        store: &Store,
+        whole: &Whole,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[&Item],
+    ) -> Result<Self> {
         // An entry that was settled before anything was imported has a name,
         // and vouches for nothing.
         let is_record = |entry: &&Entry| entry.has_record() || !entry.is_ours();
@@ -256,10 +271,11 @@ impl Strangers {
         for name in names {
             let stream = streams.contains(&name.messages());
             let descriptor = descriptors.contains(&name);
-            all.add(store, &name, stream, descriptor);
+            all.add(store, whole, &name, stream, descriptor);
         }
         let residues = streams.iter().filter_map(StreamName::of_residue);
-        let orphans: BTreeSet<_> = residues.filter(|name| !is_known(name)).collect();
+        let is_orphan = |name: &StoreName| !(is_known(name) || whole.is_of_import(name));
+        let orphans: BTreeSet<_> = residues.filter(is_orphan).collect();
         all.found.extend(orphans.into_iter().map(|name| {
             let message = "no item ledger entry vouches for it, and no source is its";
             in_file(Check::ResidueOrphan, &name.residue(), message)
@@ -267,11 +283,22 @@ impl Strangers {
         Ok(all)
     }
 
-    fn add(&mut self, store: &Store, name: &StoreName, has_stream: bool, has_descriptor: bool) {
+    fn add(
+        &mut self,
+        store: &Store,
+        whole: &Whole,
+        name: &StoreName,
+        has_stream: bool,
+        has_descriptor: bool,
+    ) {
         let descriptor = store.descriptor(name).ok().flatten();
         let key = descriptor.map(|descriptor| descriptor.session_key.to_string());
         let file = key_file(Namespace::Sessions, name.as_str());
         let finding = match (has_stream, has_descriptor) {
+            (true, true) if whole.is_of_import(name) => {
+                let message = "an import put it in place, and its entry is gone";
+                in_file(Check::UnfinishedRecord, &name.messages(), message)
+            }
             (true, true) => {
                 self.complete += 1;
                 let message = match &key {
@@ -319,64 +346,6 @@ fn files(store: &Store) -> Result<Vec<Finding>> {
         }
     }
     Ok(found)
-}
-
-/// Entries that claim a session or a stream which another one has, by ledger
-/// key. The one whose descriptor is there, or else that of a source, keeps it.
-pub(super) fn collisions(
-    store: &Store,
-    entries: &HashMap<Sha256, Entry>,
-    items: &[Item],
-) -> Result<HashMap<Sha256, Finding>> {
-    let mut claims: HashMap<String, Vec<(&Sha256, &Entry)>> = HashMap::new();
-    // The earlier importer gave one stream to several sessions; that is known.
-    for (key, entry) in entries.iter().filter(|(_, entry)| entry.has_record()) {
-        let stream = format!("stream {}", entry.stream.to_ascii_lowercase());
-        let session = format!("session {}", entry.session_key);
-        for claim in [stream, session] {
-            claims.entry(claim).or_default().push((key, entry));
-        }
-    }
-    claims.retain(|_, claims| claims.len() > 1);
-    if claims.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sources: HashSet<Sha256> = items.iter().map(Item::ledger_key).collect();
-    let mut found = HashMap::new();
-    for claims in claims.into_values() {
-        let mut ranked = Vec::new();
-        for (key, entry) in claims {
-            let fits = match entry.store_name() {
-                Some(name) => is_descriptor_of(store, &name, entry)?,
-                None => false,
-            };
-            ranked.push((!fits, !sources.contains(key), &entry.source, key, entry));
-        }
-        ranked.sort_by_key(|(fits, has_source, source, ..)| (*fits, *has_source, *source));
-        let Some((.., first)) = ranked.first().map(|(.., entry)| ((), *entry)) else {
-            continue;
-        };
-        for (.., key, _) in ranked.iter().skip(1) {
-            let message = format!(
-                "the entry of {} has this session, or its stream, already",
-                first.source
-            );
-            found.insert(**key, Finding::new(Check::KeyCollision, message));
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a descriptor is the one that an entry vouches for, and says whose
-/// it is as the entry does.
-fn is_descriptor_of(store: &Store, name: &StoreName, entry: &Entry) -> Result<bool> {
-    let path = store.layout().key_file(Namespace::Sessions, name.as_str());
-    let Some(Ok(bytes)) = kv::read(&path)? else {
-        return Ok(false);
-    };
-    let named: Option<Descriptor> = serde_json::from_slice(&bytes).ok();
-    let same_key = named.is_some_and(|named| named.session_key == entry.session_key);
-    Ok(same_key && entry.descriptor_sha256 == Some(Sha256::of(&bytes)))
 }
 
 /// A key's file, relative to the store.

@@ -272,10 +272,11 @@ fn beside(
         return Ok(examined);
     }
     let has_descriptor = layout.key_file(Namespace::Sessions, name.as_str()).exists();
+    let is_of_import = whole.is_of_import(name);
     let relation = Relation::of(&seen, given);
     let agreed = seen.agreed;
     examined.found.push(match relation {
-        Relation::Ahead if has_descriptor => Finding::new(
+        Relation::Ahead if has_descriptor && !is_of_import => Finding::new(
             Check::ApplicationRecord,
             format!(
                 "the application's own record agrees with all {given} messages of the source, \
@@ -300,6 +301,7 @@ fn beside(
     });
     // An import leaves alone what is ahead, so the marker may count it.
     let changed_ms = item.stat.map_or(0, |stat| stat.ctime_ns / 1_000_000);
-    examined.is_left_alone = relation == Relation::Ahead || whole.is_newer_than_marker(changed_ms);
+    let is_ahead = relation == Relation::Ahead && !is_of_import;
+    examined.is_left_alone = is_ahead || whole.is_newer_than_marker(changed_ms);
     Ok(examined)
 }
