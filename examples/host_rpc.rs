@@ -1,61 +1,100 @@
-//! A host that offers the import behind its own RPC: one JSON request a line on
-//! standard input, one answer a line on standard output.
+//! A host that puts the import behind its own RPC: one JSON-RPC request a line
+//! on stdin, one response a line on stdout.
 //!
 //! ```text
-//! {"id":1,"method":"openhuman.session_import_run","params":{"workspace":"…","dry_run":true}}
+//! $ echo '{"jsonrpc":"2.0","id":1,"method":"openhuman.session_import_run",
+//!          "params":{"workspace":"fixtures/demo","dry_run":true}}' |
+//!     cargo run --example host_rpc
 //! ```
 //!
-//! The parameters are [`Options`] as they are: `dry_run`, `only`, `force`,
-//! `verbose`, `workspace` and the others; what is left out has its default.
+//! The parameters are [`Options`], all of them optional; the result is the
+//! report that `session-import run --json` prints.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead, Write};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use session_import::ops::run::{Options, run};
+use session_import::ops::run::{self, Options, Progress};
+use session_import::report::ItemReport;
+
+/// The one method.
+const METHOD: &str = "openhuman.session_import_run";
+
+// The codes that JSON-RPC gives; those from -32000 on are the host's own.
+const NO_JSON: i32 = -32700;
+const NO_REQUEST: i32 = -32600;
+const NO_METHOD: i32 = -32601;
+const BAD_PARAMETERS: i32 = -32602;
+const NOT_IMPORTED: i32 = -32000;
 
 #[derive(Deserialize)]
 struct Request {
-    id: Value,
     method: String,
     #[serde(default)]
-    params: Options,
+    params: Value,
 }
 
-/// A JSON-RPC code: the request is none.
-const PARSE_ERROR: i32 = -32700;
-/// A JSON-RPC code: no such method.
-const METHOD_NOT_FOUND: i32 = -32601;
-/// A JSON-RPC code of ours: the import could not be done.
-const IMPORT_FAILED: i32 = -32000;
+/// Counts what a host would show while an import goes on.
+#[derive(Default)]
+struct Counter {
+    done: usize,
+}
+
+impl Progress for Counter {
+    fn item(&mut self, _: &ItemReport) {
+        self.done += 1;
+    }
+}
+
+/// Answers every request until there are no more.
+pub fn serve(input: impl BufRead, output: &mut impl Write) -> io::Result<()> {
+    for line in input.lines() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        writeln!(output, "{}", answer(&line))?;
+        output.flush()?;
+    }
+    Ok(())
+}
 
 fn answer(line: &str) -> Value {
-    let request: Request = match serde_json::from_str(line) {
-        Ok(request) => request,
-        Err(error) => return refuse(Value::Null, PARSE_ERROR, &error.to_string()),
+    let Ok(request) = serde_json::from_str::<Value>(line) else {
+        return refused(Value::Null, NO_JSON, "this is no JSON");
     };
-    if request.method != "openhuman.session_import_run" {
-        return refuse(request.id, METHOD_NOT_FOUND, "no such method");
-    }
-    // `()` hears of no progress; a host with a window would pass its own.
-    match run(&request.params, &mut ()) {
-        Ok(summary) => json!({ "jsonrpc": "2.0", "id": request.id, "result": summary }),
-        Err(error) => refuse(request.id, IMPORT_FAILED, &error.to_string()),
+    let id = request.get("id").cloned().unwrap_or_default();
+    match serde_json::from_value(request) {
+        Ok(request) => call(id, request),
+        Err(error) => refused(id, NO_REQUEST, error),
     }
 }
 
-fn refuse(id: Value, code: i32, message: &str) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+fn call(id: Value, request: Request) -> Value {
+    if request.method != METHOD {
+        return refused(id, NO_METHOD, format!("no method {}", request.method));
+    }
+    // No parameters at all are all the defaults.
+    let parameters = match request.params {
+        Value::Null => json!({}),
+        other => other,
+    };
+    let options: Options = match serde_json::from_value(parameters) {
+        Ok(options) => options,
+        Err(error) => return refused(id, BAD_PARAMETERS, error),
+    };
+    let mut counter = Counter::default();
+    match run::run(&options, &mut counter) {
+        // An item that failed is in the report: the call itself was good.
+        Ok(report) => json!({"jsonrpc": "2.0", "id": id, "result": report, "seen": counter.done}),
+        Err(error) => refused(id, NOT_IMPORTED, error),
+    }
+}
+
+fn refused(id: Value, code: i32, why: impl ToString) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why.to_string()}})
 }
 
 fn main() -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    for line in io::stdin().lock().lines() {
-        let line = line?;
-        if !line.trim().is_empty() {
-            writeln!(out, "{}", answer(&line))?;
-            out.flush()?;
-        }
-    }
-    Ok(())
+    serve(io::stdin().lock(), &mut io::stdout().lock())
 }

@@ -2,6 +2,9 @@
 
 pub mod error;
 pub mod fs;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod model;
 pub mod ops;
 pub(crate) mod plan;

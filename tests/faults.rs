@@ -5,7 +5,12 @@
 //! `cargo test --features fault-injection --test faults`
 
 // Clippy takes only functions marked as tests for tests.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
 
 mod support;
 

@@ -105,6 +105,19 @@ impl Temp {
         self.placed = true;
         Ok(())
     }
+
+    /// Renames it into place as `name`, where nothing may lie: `false`, and it
+    /// is removed, if something does.
+    ///
+    /// # Errors
+    /// It cannot be renamed, and is removed.
+    pub fn place_new(mut self, name: &str) -> Result<bool> {
+        self.placed = self
+            .dir
+            .rename_new(&self.name, name)
+            .map_err(Error::store_io("put in place", &self.dir.path().join(name)))?;
+        Ok(self.placed)
+    }
 }
 
 impl Drop for Temp {

@@ -27,7 +27,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The workspace's owner, if this process is root; else nobody is changed.
+    /// The workspace's owner, if this process is root and that is somebody
+    /// else; otherwise nobody need be changed.
     ///
     /// # Errors
     /// The workspace cannot be looked at.
@@ -36,18 +37,19 @@ impl Owner {
             return Ok(None);
         }
         let metadata = workspace.metadata().map_err(Error::io("read", workspace))?;
-        Ok(Some(Self {
+        let owner = Self {
             user: metadata.uid(),
             group: metadata.gid(),
-        }))
+        };
+        let this = Self {
+            user: rustix::process::geteuid().as_raw(),
+            group: rustix::process::getegid().as_raw(),
+        };
+        Ok((owner != this).then_some(owner))
     }
 
     /// Gives the open file or folder to this owner.
     fn take(self, file: &File) -> io::Result<()> {
-        let metadata = file.metadata()?;
-        if (metadata.uid(), metadata.gid()) == (self.user, self.group) {
-            return Ok(());
-        }
         fault::point("chown")?;
         fchown(file, Some(self.user), Some(self.group))
     }
@@ -208,6 +210,24 @@ impl Dir {
     pub(super) fn rename(&self, from: &OsString, to: &str) -> io::Result<()> {
         fault::point("rename")?;
         Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
+    }
+
+    /// The same where nothing may lie at `to`; `false` if something does. A
+    /// file system that cannot promise that renames as ever.
+    pub(super) fn rename_new(&self, from: &OsString, to: &str) -> io::Result<bool> {
+        #[cfg(any(target_os = "linux", target_os = "macos"))]
+        {
+            use rustix::fs::{RenameFlags, renameat_with};
+            fault::point("rename")?;
+            let flags = RenameFlags::NOREPLACE;
+            match renameat_with(&self.handle, from, &self.handle, to, flags) {
+                Ok(()) => return Ok(true),
+                Err(Errno::EXIST) => return Ok(false),
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.rename(from, to).map(|()| true)
     }
 
     /// Removes a file or link; `false` if there is none.

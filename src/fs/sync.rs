@@ -4,7 +4,7 @@
 //! later, else `fsync` of files and folders.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::{Dir, fault};
 use crate::error::{Error, Result};
@@ -19,6 +19,18 @@ pub struct Flusher {
     /// those who had the file system open at the time.
     root: Arc<Dir>,
     whole: bool,
+    turns: Mutex<Turns>,
+    ended: Condvar,
+}
+
+/// Flushes of the whole file system, by number. Batches that are committed
+/// beside each other wait for one together.
+#[derive(Debug, Default)]
+struct Turns {
+    begun: u64,
+    is_running: bool,
+    /// The last one that failed.
+    failed: u64,
 }
 
 impl Flusher {
@@ -27,6 +39,8 @@ impl Flusher {
         Self {
             root: Arc::clone(root),
             whole: can_flush_whole(root),
+            turns: Mutex::default(),
+            ended: Condvar::new(),
         }
     }
 
@@ -35,11 +49,34 @@ impl Flusher {
     /// and each file and folder must be flushed by itself: also where it
     /// failed, so that one item's trouble does not become that of all.
     pub fn whole(&self, changes: usize) -> bool {
-        self.whole
-            && changes >= LARGE
-            && fault::point("syncfs")
-                .and_then(|()| syncfs(&self.root))
-                .is_ok()
+        self.whole && changes >= LARGE && self.take_turn()
+    }
+
+    /// Waits for the next flush that begins after now, or makes it.
+    fn take_turn(&self) -> bool {
+        let lock = || self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock();
+        // One that is running may have passed by what is to be flushed.
+        let mine = turns.begun + 1;
+        while turns.is_running && turns.begun <= mine {
+            turns = self
+                .ended
+                .wait(turns)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if turns.begun < mine {
+            turns.begun = mine;
+            turns.is_running = true;
+            drop(turns);
+            let flushed = fault::point("syncfs").and_then(|()| syncfs(&self.root));
+            turns = lock();
+            turns.is_running = false;
+            if flushed.is_err() {
+                turns.failed = mine;
+            }
+            self.ended.notify_all();
+        }
+        turns.failed < mine
     }
 
     /// Makes `changes` renames and removals in these folders durable.
@@ -114,6 +151,24 @@ fn is_since_5_8(release: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn batches_beside_each_other_wait_for_a_flush_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, _) = Dir::open_root(dir.path(), None).unwrap();
+        let flusher = Flusher::new(&root);
+        if !flusher.whole(LARGE) {
+            return; // No such file system, or no such system.
+        }
+        assert!(!flusher.whole(LARGE - 1), "each file by itself");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..20).for_each(|_| assert!(flusher.whole(LARGE))));
+            }
+        });
+        let turns = flusher.turns.into_inner().unwrap();
+        assert!(turns.begun <= 81 && !turns.is_running && turns.failed == 0);
+    }
 
     #[test]
     fn kernels_since_5_8_report_errors_of_syncfs() {

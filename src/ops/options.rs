@@ -22,7 +22,9 @@ pub struct Options {
     pub store: Option<PathBuf>,
     /// Only plan.
     pub dry_run: bool,
-    /// Globs on session keys; empty for all.
+    /// Globs on session keys; empty for all. The design's RPC gives one, as a
+    /// string; a list is as good.
+    #[serde(deserialize_with = "one_or_many")]
     pub only: Vec<String>,
     /// Import even what is done.
     pub force: bool,
@@ -44,6 +46,20 @@ pub struct Options {
     /// Asks a running import to stop.
     #[serde(skip)]
     pub interrupt: Interrupt,
+}
+
+fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Globs {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Option::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(Globs::One(glob)) => vec![glob],
+        Some(Globs::Many(globs)) => globs,
+    })
 }
 
 pub(super) mod seconds {

@@ -199,7 +199,9 @@ impl Decide<'_> {
         };
         let key = item.ledger_key().to_string();
         let entry = changed(&self.layout.key_file(Namespace::Items, &key));
-        changed(&self.layout.stream_file(&name.messages())) > entry
+        let residue = self.layout.stream_file(&name.residue());
+        (residue.exists() && changed(&residue) > entry)
+            || changed(&self.layout.stream_file(&name.messages())) > entry
             || changed(&self.layout.key_file(Namespace::Sessions, name.as_str())) > entry
     }
 

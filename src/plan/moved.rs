@@ -10,6 +10,7 @@ use super::identity::{Cluster, Identify};
 use super::keys::Moved;
 use crate::model::key::Sha256;
 use crate::model::session::Kind;
+use crate::source::openhuman::Format;
 use crate::source::openhuman::discover::Found;
 use crate::store::Store;
 use crate::store::journal::StreamReader;
@@ -65,6 +66,10 @@ impl<'e> Gone<'e> {
         let grown = || {
             candidates
                 .iter()
+                // A Markdown view holds less than the record of a JSONL that is gone.
+                .filter(|(_, entry)| {
+                    cluster.format == Format::Jsonl || entry.kind == Some(Kind::Markdown)
+                })
                 .find(|(_, entry)| is_first_of(entry, cluster, identify, store))
         };
         let (key, entry) = same.or_else(grown)?;

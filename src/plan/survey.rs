@@ -91,10 +91,21 @@ impl Survey<'_> {
     fn name(&self, items: &mut [Item]) -> Result<()> {
         let mut names = Names::default();
         let mut named: HashMap<SessionKey, StoreName> = HashMap::new();
-        for entry in self.entries.values() {
-            if let Some(name) = entry.store_name() {
-                names.reserve(&name, &entry.session_key);
-                named.insert(entry.session_key.clone(), name);
+        // The existing importer gave one name to several sessions. Ours come
+        // first; of the others, the one whose descriptor lies there.
+        let has_foreign = self.entries.values().any(|entry| !entry.is_ours());
+        let occupants = has_foreign.then(|| self.store.occupants()).transpose()?;
+        let mut given: Vec<_> = self
+            .entries
+            .values()
+            .filter_map(|entry| Some((!entry.is_ours(), &entry.session_key, entry.store_name()?)))
+            .collect();
+        given.sort();
+        for (is_foreign, key, name) in given {
+            let owner = occupants.as_ref().and_then(|all| all.of(&name));
+            let is_anothers = owner.is_some_and(|owner| owner != *key);
+            if !(is_foreign && is_anothers) && names.reserve(&name, key) {
+                named.insert(key.clone(), name);
             }
         }
         let new = items

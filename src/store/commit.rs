@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
-use super::journal::Written;
 use super::kv;
 use super::layout::{Namespace, key_file_name};
-use super::{Descriptor, Entry, StoreName, Writer};
+use super::{Descriptor, Entry, StoreName, Writer, Written};
 use crate::error::{Error, Result};
 use crate::fs::{Dir, Stat, Temp};
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -61,7 +60,7 @@ pub struct Prepared {
 #[derive(Debug)]
 pub struct Committed {
     /// The entry as it was written.
-    pub entry: Entry,
+    pub entry: Box<Entry>,
     /// The stream as it lies there; `None` if somebody has removed it since.
     pub stream: Option<Stat>,
     /// Somebody wrote to the stream after it was put in place, so the entry
@@ -74,8 +73,8 @@ pub struct Committed {
 /// Why a session of a batch is not in place.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// The stream is not the one about which was decided. Nothing of the
-    /// session was put in place; it must be decided anew.
+    /// The stream is not the one about which was decided, and was left alone;
+    /// it must be decided anew.
     #[error("the stream was written to in the meantime")]
     StreamChanged,
     /// A file could not be written or put in place. Without its entry, what is
@@ -99,9 +98,16 @@ impl From<CommitError> for Error {
 /// One item of a batch on its way, under the caller's tag.
 pub(super) type Slot<T> = (usize, Result<T, CommitError>);
 
-/// Written and not in place.
+/// Written and not in place. Only what is still needed: a batch is a thousand
+/// of these.
 struct Ready {
-    prepared: Prepared,
+    ledger_key: Sha256,
+    old_key: Option<Sha256>,
+    name: StoreName,
+    entry: Box<Entry>,
+    expect: Expect,
+    journal: Temp,
+    residue: Option<Temp>,
     descriptor: Temp,
 }
 
@@ -110,7 +116,7 @@ struct Placed {
     ledger_key: Sha256,
     old_key: Option<Sha256>,
     name: StoreName,
-    entry: Entry,
+    entry: Box<Entry>,
     /// The stream as it was put in place.
     written: Stat,
     /// The stream as it was found there later.
@@ -124,7 +130,7 @@ impl Writer {
     pub fn commit(&self, batch: Vec<Prepared>) -> Vec<(usize, Result<Committed, CommitError>)> {
         let slots: Vec<_> = batch
             .into_iter()
-            .map(|prepared| (prepared.tag, Ok(prepared)))
+            .map(|prepared| (prepared.tag, Ok(Box::new(prepared))))
             .collect();
         if slots.is_empty() {
             return Vec::new();
@@ -133,7 +139,7 @@ impl Writer {
             Ok(dir) => dir,
             Err(error) => return fail_all(slots, &error),
         };
-        let slots = each(slots, |prepared| ready(prepared, &sessions));
+        let slots = each(slots, |prepared| ready(*prepared, &sessions));
         let slots = self.flush_each(slots, 3, Ready::flush);
         let slots = each(slots, |ready| self.place(ready));
         let slots = self.flush_folders(slots, &[&self.journal, &sessions], 3);
@@ -147,44 +153,43 @@ impl Writer {
     /// Puts the session's files in place, if its stream is still the one about
     /// which was decided.
     fn place(&self, ready: Ready) -> Result<Placed, CommitError> {
-        let Ready {
-            prepared,
-            descriptor,
-        } = ready;
-        let Written {
-            journal, residue, ..
-        } = prepared.written;
-        let stream = prepared.name.messages().file_name();
-        let written = journal.stat()?;
+        let stream = ready.name.messages().file_name();
+        let written = ready.journal.stat()?;
         let found = self.journal.stat(&stream);
         let found = found.map_err(Error::store_io("read", &self.journal.path().join(&stream)))?;
-        if !prepared.expect.is_met(found) {
+        if !ready.expect.is_met(found) {
             return Err(CommitError::StreamChanged);
         }
         // The residue first: it may hold messages that only the old stream has,
         // and of the two neither must be without them at any moment.
-        let residue_name = prepared.name.residue().file_name();
-        let has_residue = residue.is_some();
-        if let Some(residue) = residue {
-            residue.place(&residue_name)?;
+        let residue = ready.name.residue().file_name();
+        let has_residue = ready.residue.is_some();
+        if let Some(temp) = ready.residue {
+            temp.place(&residue)?;
         }
         // The stream last: one without a descriptor is then never ours.
-        descriptor.place(&key_file_name(prepared.name.as_str()))?;
-        journal.place(&stream)?;
+        ready
+            .descriptor
+            .place(&key_file_name(ready.name.as_str()))?;
+        match ready.expect {
+            Expect::Same(_) => ready.journal.place(&stream)?,
+            // Here the file system itself sees to it that nothing is replaced
+            // that the application has begun since.
+            Expect::Absent if ready.journal.place_new(&stream)? => {}
+            Expect::Absent => return Err(CommitError::StreamChanged),
+        }
         if !has_residue {
             // Before the entry says that there is none.
-            self.journal
-                .unlink(&*residue_name)
-                .map_err(Error::store_io(
-                    "remove",
-                    &self.journal.path().join(&residue_name),
-                ))?;
+            self.journal.unlink(&*residue).map_err(Error::store_io(
+                "remove",
+                &self.journal.path().join(&residue),
+            ))?;
         }
         Ok(Placed {
-            ledger_key: prepared.ledger_key,
-            old_key: prepared.old_key,
-            name: prepared.name,
-            entry: prepared.entry,
+            ledger_key: ready.ledger_key,
+            old_key: ready.old_key,
+            name: ready.name,
+            entry: ready.entry,
             written,
             stream: None,
             written_on: false,
@@ -251,8 +256,8 @@ impl Writer {
 
 impl Ready {
     fn flush(&self) -> Result<()> {
-        self.prepared.written.journal.flush()?;
-        if let Some(residue) = &self.prepared.written.residue {
+        self.journal.flush()?;
+        if let Some(residue) = &self.residue {
             residue.flush()?;
         }
         self.descriptor.flush()
@@ -260,18 +265,23 @@ impl Ready {
 }
 
 /// Writes the descriptor, and notes in the entry what it is to vouch for.
-fn ready(mut prepared: Prepared, sessions: &Arc<Dir>) -> Result<Ready, CommitError> {
+fn ready(prepared: Prepared, sessions: &Arc<Dir>) -> Result<Ready, CommitError> {
     let descriptor = kv::to_bytes(&prepared.descriptor)?;
-    let (entry, written) = (&mut prepared.entry, &prepared.written);
+    let (mut entry, written) = (Box::new(prepared.entry), prepared.written);
     entry.stream = prepared.name.messages().as_str().to_owned();
     entry.messages = written.messages;
     entry.journal_sha256 = Some(written.journal_sha256);
     entry.residue_sha256 = written.residue_sha256;
     entry.descriptor_sha256 = Some(Sha256::of(&descriptor));
-    let descriptor = Temp::with(sessions, &descriptor)?;
     Ok(Ready {
-        prepared,
-        descriptor,
+        ledger_key: prepared.ledger_key,
+        old_key: prepared.old_key,
+        name: prepared.name,
+        entry,
+        expect: prepared.expect,
+        journal: written.journal,
+        residue: written.residue,
+        descriptor: Temp::with(sessions, &descriptor)?,
     })
 }
 

@@ -60,7 +60,7 @@ fn a_batch_is_in_place_with_all_that_vouches_for_it() {
     assert!(entries.damaged.is_empty());
     assert_eq!(entries.by_key.len(), 2);
     let first = entries.by_key[&keys[0]].clone();
-    assert_eq!(first, committed[0].1.as_ref().unwrap().entry);
+    assert_eq!(first, *committed[0].1.as_ref().unwrap().entry);
     assert!(place.store().leftovers().unwrap().is_empty());
 }
 
@@ -120,6 +120,19 @@ fn a_stream_that_changed_is_not_replaced_and_takes_none_along() {
     assert!(writer.store().descriptor(&name("2_b")).unwrap().is_none());
     assert!(writer.store().leftovers().unwrap().is_empty());
     assert_eq!(writer.store().entries().unwrap().by_key.len(), 2);
+}
+
+#[test]
+fn a_stream_that_begins_at_the_last_moment_is_not_replaced() {
+    let place = Place::new();
+    let writer = place.writer();
+    let written = prepare(&writer, "1_a", 1, false, 0).unwrap().written;
+    let file = name("1_a").messages().file_name();
+    std::fs::write(stream(&place.store(), "1_a"), "theirs").unwrap();
+    assert!(!written.journal.place_new(&file).unwrap());
+    let left = std::fs::read(stream(&place.store(), "1_a")).unwrap();
+    assert_eq!(left, b"theirs");
+    assert!(writer.store().leftovers().unwrap().is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@
 //!
 //! Nothing is written, so it also works where the disk is full. Cut off between
 //! two steps, what is left in `session_import.undo` is finished by whoever
-//! opens the store for writing next ([`Writer::finish_undo`]): a run and another
+//! opens the store for writing next (`Writer::finish_undo`): a run and another
 //! undo both find a store without half a session.
 
 use std::collections::BTreeMap;

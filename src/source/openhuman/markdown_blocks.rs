@@ -77,7 +77,8 @@ impl<'a> Text<'a> {
     }
 
     /// Decides whether the file can be taken in spite of what is `wrong` with
-    /// it: only under salvage, and only if that gives a message at all.
+    /// it: only under salvage, and only if that gives a message at all. True
+    /// where salvage had to.
     ///
     /// # Errors
     /// [`Code::BadMarkdown`], with what is wrong.
@@ -86,17 +87,17 @@ impl<'a> Text<'a> {
         wrong: Option<&str>,
         salvage: bool,
         messages: impl FnOnce() -> usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let not_utf8 = self
             .not_utf8
             .map(|line| format!("it is not UTF-8 from line {line} on"));
         let wrong: Vec<&str> = wrong.into_iter().chain(not_utf8.as_deref()).collect();
         if wrong.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let messages = messages() as u64;
         if salvage && messages > 0 {
-            return Ok(());
+            return Ok(true);
         }
         Err(Error::Source {
             code: Code::BadMarkdown,

@@ -64,13 +64,14 @@ pub(crate) fn read(
         Ok(range) => (Some(range), None),
         Err(wrong) => (None, Some(wrong)),
     };
-    text.accept(wrong, defaults.is_some(), || {
+    let salvaged = text.accept(wrong, defaults.is_some(), || {
         Blocks::new(text.bytes)
             .filter(|block| block.role.is_some())
             .count()
     })?;
 
     let mut tally = Tally::new(&text, 1, sink);
+    tally.reading.salvaged = salvaged;
     match (&comment, defaults) {
         (Some(range), _) => {
             let (header, unmapped) = parse_header(&decode(part(text.bytes, range.clone())));
@@ -871,6 +872,14 @@ mod tests {
         );
         let lines = reading.lines;
         assert_eq!((lines.headers, lines.messages, lines.residue), (0, 3, 6));
+    }
+
+    #[test]
+    fn a_file_that_only_salvage_reads_is_salvaged_though_its_messages_are_whole() {
+        let (reading, taken) =
+            salvage(b"<!-- session_transcript\n-->\n\xFF\n<!--MSG role=\"a\"-->\nx\n<!--/MSG-->\n");
+        assert_eq!(taken.messages[0].salvaged, None);
+        assert!(reading.salvaged);
     }
 
     #[test]

@@ -69,9 +69,10 @@ pub(crate) fn read(
     let titled = text.bytes.starts_with(TITLE.as_bytes());
     let wrong = (!titled).then_some("it does not start with the title of the rendered view");
     let view = View::new(text.bytes, titled);
-    text.accept(wrong, defaults.is_some(), || view.messages().count())?;
+    let salvaged = text.accept(wrong, defaults.is_some(), || view.messages().count())?;
 
     let mut tally = Tally::new(&text, 2, sink);
+    tally.reading.salvaged = salvaged;
     tally.reading.lossy = true;
     tally.reading.diagnostics.push(Diagnostic::new(
         Code::LossyMarkdown,
@@ -783,6 +784,17 @@ mod tests {
             doubts(&reading),
             [("salvaged-header", None), ("salvaged-line", Some(5))]
         );
+    }
+
+    #[test]
+    fn a_view_that_only_salvage_reads_is_salvaged_though_its_messages_are_whole() {
+        let text = render("a note?\n", &[said("user", "hi")]);
+        let mut bytes = text.into_bytes();
+        let mark = bytes.iter_mut().find(|byte| **byte == b'?').unwrap();
+        *mark = 0xFF;
+        let (reading, taken) = read_as(&bytes, Some(&defaults()));
+        assert_eq!(taken.messages[0].salvaged, None);
+        assert!(reading.salvaged);
     }
 
     #[test]

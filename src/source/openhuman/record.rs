@@ -83,24 +83,24 @@ impl MessageLine<'_> {
         turn_usage: Option<&TurnUsage<'_>>,
         out: &'s mut String,
     ) -> Result<Option<&'s str>, Flaw> {
-        let own_depth = self.extra_metadata.map_or(Ok(0), json::scan)?;
+        let own_depth = || self.extra_metadata.map_or(Ok(0), json::scan);
         let Some(turn_usage) = turn_usage else {
-            return too_deep(own_depth).map(|()| self.extra_metadata);
+            return too_deep(own_depth()?).map(|()| self.extra_metadata);
         };
         out.clear();
         out.push('{');
         let mut depth = turn_usage.depth()?;
         match self.extra_metadata.map(super::line::Fields::parse) {
             Some(Ok(fields)) => {
-                // What the turn usage replaces counts no more, however deep.
+                // The one that is replaced may nest as deep as it likes.
                 for (key, raw) in fields.0.iter().filter(|(key, _)| key != TURN_USAGE) {
-                    depth = depth.max(json::scan(raw)? + 1);
+                    depth = depth.max(1 + json::scan(raw)?);
                     json::push_key(out, key);
                     out.push_str(raw);
                 }
             }
             Some(Err(_)) => {
-                depth = depth.max(own_depth + 1);
+                depth = depth.max(own_depth()? + 1);
                 json::push_key(out, "value");
                 out.push_str(self.extra_metadata.unwrap_or("null"));
             }
@@ -373,6 +373,17 @@ mod tests {
         };
         assert_eq!(check(&line(125)), Ok(()));
         assert_eq!(check(&line(126)), Err(Flaw::TooDeep));
+    }
+
+    #[test]
+    fn a_turn_usage_that_is_replaced_may_nest_deep() {
+        let deep = "[".repeat(124) + &"]".repeat(124);
+        let line = format!(
+            r#"{{"role":"assistant","content":"a","provider":"p","model":"m","ts":"t",{USAGE},"extra_metadata":{{"openhuman_turn_usage":{deep}}}}}"#
+        );
+        let got = message(&line);
+        assert_eq!(got["extra"]["openhuman_turn_usage"]["ts"], "t");
+        assert_eq!(got["unmapped"]["openhuman_turn_usage"]["json"], deep);
     }
 
     #[test]

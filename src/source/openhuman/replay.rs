@@ -187,6 +187,8 @@ impl Replay<'_> {
             Some(meta) => {
                 self.salvaged_header(number, meta, "its usable fields were taken");
                 self.residue(number, Why::Header, Some(&flaw), bytes)?;
+                // It stands before the stretch that a compaction tells again.
+                self.sink.settle()?;
                 Ok(true)
             }
             None => Ok(false),
@@ -539,5 +541,84 @@ fn foreign_encoding(bytes: &[u8]) -> Option<&'static str> {
             Some("UTF-16")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::interrupt::Interrupt;
+
+    /// What a store would hold in the end.
+    #[derive(Default)]
+    struct Taken {
+        contents: Vec<String>,
+        residue: Vec<(u64, &'static str)>,
+        settled: usize,
+    }
+
+    impl Sink for Taken {
+        fn message(&mut self, message: &Message<'_>) -> Result<()> {
+            self.contents.push(message.content.to_string());
+            Ok(())
+        }
+        fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
+            self.residue.push((residue.line, residue.why.as_str()));
+            Ok(())
+        }
+        fn restart(&mut self) -> Result<()> {
+            self.contents.clear();
+            self.residue.truncate(self.settled);
+            Ok(())
+        }
+        fn settle(&mut self) -> Result<()> {
+            self.settled = self.residue.len();
+            Ok(())
+        }
+    }
+
+    fn read_text(text: &str, salvage: bool) -> (Reading, Taken) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, text).unwrap();
+        let interrupt = Interrupt::default();
+        let input = Input::open(&path, &interrupt, &|_| ()).unwrap();
+        let defaults = salvage.then(Defaults::default);
+        let mut taken = Taken::default();
+        let (reading, _) = read(&input, defaults.as_ref(), &mut taken).unwrap();
+        assert!(reading.lines.add_up());
+        assert_eq!(reading.lines.residue, taken.residue.len() as u64);
+        (reading, taken)
+    }
+
+    #[test]
+    fn a_compaction_leaves_a_salvaged_header_in_the_residue() {
+        let text = concat!(
+            "{\"_meta\":{\"agent\":\"a\"}}\n",
+            "{\"role\":\"user\",\"content\":\"old\"}\n",
+            "{\"kind\":\"compaction\",\"replacement\":[{\"role\":\"user\",\"content\":\"new\"}]}\n",
+        );
+        let (_, taken) = read_text(text, true);
+        assert_eq!(taken.contents, ["\"new\""]);
+        let residue = [(1, "malformed"), (2, "superseded"), (3, "compaction")];
+        assert_eq!(taken.residue, residue);
+    }
+
+    #[test]
+    fn a_line_that_nests_too_deep_when_salvaged_is_not_salvageable() {
+        let header = r#"{"_meta":[0,"a",null,null,"native",null,null,"","",0,null,0,0,0,0,null,null,null,null]}"#;
+        let line = |levels: usize| {
+            let deep = "[".repeat(levels) + &"]".repeat(levels);
+            format!(
+                r#"{{"role":"assistant","content":null,"provider":"p","model":"m","ts":"t","usage":[0,0,0,0,0],"tool_calls":[["a","b","c",{deep}]]}}"#
+            )
+        };
+        for (levels, expected) in [(121, 1), (122, 0)] {
+            let text = format!("{header}\n{}\n", line(levels));
+            let (plain, _) = read_text(&text, false);
+            let (_, salvaged) = read_text(&text, true);
+            assert_eq!(plain.salvageable, expected, "{levels}");
+            assert_eq!(salvaged.contents.len() as u64, expected, "{levels}");
+        }
     }
 }

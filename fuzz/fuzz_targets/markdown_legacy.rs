@@ -1,0 +1,13 @@
+//! See `session_import_fuzz::markdown_legacy`.
+#![no_main]
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
+use session_import_fuzz::markdown_legacy::{check, mutate};
+
+fuzz_target!(|bytes: &[u8]| check(bytes));
+
+fuzz_mutator!(
+    |bytes: &mut [u8], size: usize, max_size: usize, seed: u32| {
+        mutate(bytes, size, max_size, seed)
+    }
+);
