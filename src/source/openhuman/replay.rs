@@ -337,7 +337,8 @@ impl Replay<'_> {
                 return Ok(());
             }
         } else {
-            self.reading.salvageable += u64::from(!records.is_empty());
+            let would_help = records.iter().any(|record| self.would_help(record));
+            self.reading.salvageable += u64::from(would_help);
             self.residue(number, Why::Malformed, Some(flaw), bytes)?;
         }
         let is_torn = !position.is_whole && matches!(flaw, Flaw::Incomplete | Flaw::NotUtf8);
@@ -350,6 +351,18 @@ impl Replay<'_> {
             self.warn(Code::MalformedLine, number, &message);
         }
         Ok(())
+    }
+
+    /// Whether `--salvage` would take something from a record: a message may
+    /// nest too deep for a journal after all.
+    fn would_help(&mut self, record: &salvage::line::Record) -> bool {
+        let salvage::line::Record::Message(one) = record else {
+            return true;
+        };
+        one.line().is_ok_and(|line| {
+            let message = line.to_message(&one.left_out(), &mut self.scratch);
+            message.is_ok()
+        })
     }
 
     /// Takes the whole records of a line that stays in the residue. `false` if
@@ -600,7 +613,7 @@ mod tests {
         );
         let (_, taken) = read_text(text, true);
         assert_eq!(taken.contents, ["\"new\""]);
-        let residue = [(1, "malformed"), (2, "superseded"), (3, "compaction")];
+        let residue = [(1, "header"), (2, "superseded"), (3, "compaction")];
         assert_eq!(taken.residue, residue);
     }
 
