@@ -239,7 +239,7 @@ impl Writer {
     }
 
     fn remove_files(&self, removal: &Removal, folders: &Folders) -> Result<(), CommitError> {
-        let Some((name, _)) = &removal.record else {
+        let Some((name, traces)) = &removal.record else {
             return Ok(());
         };
         // Once more, now that they are about to go: the application takes no
@@ -255,7 +255,9 @@ impl Writer {
         // The descriptor last: where no entry says whose it is, as with an
         // import that was cut off, that still does.
         unlink(Some(&self.journal), &name.messages().file_name())?;
-        unlink(Some(&self.journal), &name.residue().file_name())?;
+        if traces.residue.is_some() {
+            unlink(Some(&self.journal), &name.residue().file_name())?;
+        }
         unlink(folders.sessions.as_ref(), &key_file_name(name.as_str()))?;
         Ok(())
     }
