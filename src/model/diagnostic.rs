@@ -64,16 +64,16 @@ code_table! {
         "The stream has a line that the application's reader refuses, or it differs from what was imported although its source did not change. `run --checksum` or `run --force` replaces it.";
     /// The store cannot be written.
     StoreWrite = "store-write", Error,
-        "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room or repair the permissions, and run again: what is done is not done twice.";
+        "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room, repair the permissions or move away what lies in the file's place (the message says which), and run again: what is done is not done twice.";
     /// The application keeps writing to the session's stream.
     StoreBusy = "store-busy", Error,
         "Each time the stream was about to be replaced, the application had written to it since it was looked at. Nothing was changed. Run again when the session is idle.";
     /// The run was interrupted before this item.
     Interrupted = "interrupted", Error,
         "A signal asked the run to stop. What was committed is kept and the next run goes on from there.";
-    /// The marker of a completed import could not be written.
+    /// The end of an import could not be recorded.
     MarkerNotWritten = "marker-not-written", Error,
-        "All items are in the store, but the record that says so could not be written. Run again: nothing is imported twice.";
+        "What the result counts as imported is in the store, but a record that belongs to the end of an import (its report, or the marker that says that it is complete) could not be written. The message names the file. Repair that and run again: nothing is imported twice.";
 
     // Lines that are not messages.
     /// The application's reader skips this line.
@@ -155,7 +155,7 @@ code_table! {
         "A crash or a full disk had cut an undo off between two steps. What it was about to remove has no item ledger entry any more; the next command that writes to the store removes it before anything else, and gives a session on which the application has written since its entry back.";
     /// An item ledger entry cannot be used.
     EntryUnusable = "entry-unusable", Warning,
-        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again.";
+        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again. What is no file at all (a folder, a pipe) it does not replace: move that away.";
 
     // Sub-agents and run ledger.
     /// The messages come from the sub-agents file.
@@ -197,7 +197,7 @@ code_table! {
         "The file system does not say how much room there is.";
     /// A cleaning step failed.
     Leftover = "leftover", Warning,
-        "A temporary file of an interrupted import could not be removed. It does no harm.";
+        "Something that no import needs any more (a temporary file of an interrupted one, say) could not be removed. It does no harm.";
 
     // Lineage and names.
     /// The header names no thread.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::fs::read_regular;
 use crate::model::diagnostic::{Code, Diagnostic};
 
 /// Any of these makes a folder a workspace.
@@ -84,7 +85,7 @@ fn active_user(root: &Path) -> Option<String> {
     struct ActiveUser {
         user_id: String,
     }
-    let text = std::fs::read_to_string(root.join("active_user.toml")).ok()?;
+    let text = read_regular(&root.join("active_user.toml")).ok()?;
     let user: ActiveUser = toml::from_str(&text).ok()?;
     let path = PathBuf::from(&user.user_id);
     let mut components = path.components();

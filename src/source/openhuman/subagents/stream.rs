@@ -12,6 +12,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::{FILE, FOLDER};
+use crate::fs::open_regular;
 use crate::source::openhuman::locate::{Refused, locate};
 
 /// A record that is larger than this many bytes ends the reading.
@@ -46,7 +47,7 @@ pub(super) fn open(workspace: &Path) -> Result<Option<File>, Unusable> {
     let Some(path) = locate(workspace, FOLDER, FILE)? else {
         return Ok(None);
     };
-    Ok(Some(File::open(path).map_err(Refused::Io)?))
+    Ok(Some(open_regular(&path).map_err(Refused::Io)?))
 }
 
 /// Calls `each` with every record and its number from 1, until it breaks or
