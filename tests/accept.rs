@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use session_import::model::key::Sha256;
 use support::{Outcome, Workspace, assert_schema};
 
+#[cfg(feature = "fault-injection")]
 const EPOCH: &str = "1800000000";
 const BAD: &str = "session_raw/3_bad.jsonl";
 const HI: &str = r#"{"role":"user","content":"hi"}"#;

@@ -35,6 +35,9 @@ code_table! {
     /// A source folder cannot be listed.
     UnreadableFolder = "unreadable-folder", Error,
         "The sessions in this folder are not known, so they are not in the counts either: the result cannot be called complete, the exit code is 3 and no marker is written. Make the folder readable and run again.";
+    /// A Markdown view waits for a folder that cannot be listed.
+    HeldBack = "held-back", Warning,
+        "Markdown is imported only where a session has no JSONL. A folder that may hold it cannot be listed, so nobody knows; imported in its place, the view would lack tool calls and metadata and keep the session's key. It is not in the counts. Make the folder readable and run again.";
     /// The file is empty.
     EmptyFile = "empty-file", Error,
         "The file holds no line at all. The application truncates a transcript for a moment while it rewrites it, so an empty file may fill again: run again later. If it stays empty there is nothing to import: settle it with `accept`.";
@@ -189,6 +192,9 @@ code_table! {
     /// The workspace has no session.
     NothingFound = "nothing-found", Info,
         "None of the places where the application keeps sessions exists here. Check the path of the workspace.";
+    /// A pattern fits no session.
+    NothingSelected = "nothing-selected", Warning,
+        "`--only` takes patterns on session keys, and this one fits none. A key is the transcript's name without its ending, perhaps with a folder behind it; `run --dry-run` shows them all. `*` stands for any characters: `--only '*_helper'`.";
     /// The store belonged to a workspace that no longer exists.
     WorkspaceMoved = "workspace-moved", Warning,
         "A store outside of its workspace belongs to one workspace. The one it names is gone, so the store was taken over for this one.";
@@ -292,6 +298,7 @@ impl Diagnostic {
     pub fn occurrences(&self) -> u64 {
         let counted = self.message.strip_prefix("and ");
         let counted = counted.and_then(|rest| rest.strip_suffix(ONLY_COUNTED));
+        let counted = counted.and_then(|rest| rest.split(' ').next());
         counted.and_then(|number| number.parse().ok()).unwrap_or(1)
     }
 
@@ -304,8 +311,8 @@ impl Diagnostic {
 /// How many lines are named per item and code before they are only counted.
 const NAMED_PER_CODE: u64 = 20;
 
-/// Ends the message that stands for the others: `and 5` and this.
-const ONLY_COUNTED: &str = " more lines; all of them are in the residue stream";
+/// Ends the message that stands for the others: `and 5 more lines` and this.
+const ONLY_COUNTED: &str = "; all of them are in the residue stream";
 
 /// The diagnostics of one item: the first lines of each code, then a count
 /// (`behaviour.md`, run). Memory does not grow with the damage.
@@ -367,7 +374,7 @@ impl Diagnostics {
         let mut all = self.named;
         for (code, count) in self.lines {
             if count > NAMED_PER_CODE {
-                let more = count - NAMED_PER_CODE;
+                let more = super::plural::count(count - NAMED_PER_CODE, "more line");
                 all.push(Diagnostic::new(code, format!("and {more}{ONLY_COUNTED}")));
             }
         }

@@ -17,15 +17,17 @@ use super::import::Outcome;
 use super::options::Only;
 pub use super::options::{Options, Progress};
 use super::wave::{Done, Known, Shared, waves};
-use super::workspace::{STORE, Surroundings};
+use super::workspace::{Surroundings, store_root};
 use crate::error::{Error, Result};
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256};
+use crate::model::plural::count;
 use crate::plan::Item;
 use crate::plan::cache::StatCache;
 use crate::plan::decide::Decide;
+use crate::plan::held_back::hold_back;
 use crate::plan::survey::{SUBAGENTS, Survey};
 use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, Found, discover};
@@ -46,10 +48,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
     let surroundings = Surroundings::of_process();
     let only = Only::new(&options.only)?;
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
-    let root = match &options.store {
-        Some(store) => store.clone(),
-        None => workspace.join(STORE),
-    };
+    let root = store_root(options.store.as_deref(), &workspace)?;
     let clock = Clock::from_env()?;
     let found = discover(&workspace);
     let mut run = Run {
@@ -118,7 +117,8 @@ impl Run<'_> {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
-        let (items, others) = self.work(found.files, subagents, &entries, &cache, progress)?;
+        let files = (found.files, found.unreadable_folders);
+        let (items, others) = self.work(files, subagents, &entries, &cache, progress)?;
         self.write_cache(&cache, items, others);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Run<'_> {
     /// cache is made of.
     fn work<P: Progress>(
         &mut self,
-        files: Vec<Found>,
+        (files, unreadable): (Vec<Found>, Vec<PathBuf>),
         subagents: Subagents,
         entries: &HashMap<Sha256, Entry>,
         cache: &StatCache,
@@ -143,6 +143,10 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
         };
         let (mut items, others) = survey.items(files)?;
+        for (item, waits) in hold_back(&mut items, &unreadable) {
+            let is_meant = self.only.has(&item.session.key);
+            self.diagnostics.extend(is_meant.then_some(waits));
+        }
         self.decide(&mut items, cache)?;
         let mut done = Done::default();
         let read = self.read_all(&survey, &mut items, subagents, cache, progress, &mut done);
@@ -219,6 +223,8 @@ impl Run<'_> {
         };
         self.note(outcomes, items, &known, done);
         done.skip(items, &to_skip, &known);
+        let keys = items.iter().map(|item| &item.session.key);
+        self.diagnostics.extend(self.only.unmatched(keys));
         Ok(())
     }
 
@@ -332,10 +338,9 @@ impl Run<'_> {
         if let Some(room) = self.store.room() {
             let needed = sizes.map(|size| room.needed(size)).sum();
             if room.free < needed {
-                let sessions = to_write.len();
-                let plural = if sessions == 1 { "" } else { "s" };
+                let sessions = count(to_write.len() as u64, "session");
                 let message = format!(
-                    "about {needed} bytes are needed for {sessions} session{plural}, and only {} \
+                    "about {needed} bytes are needed for {sessions}, and only {} \
                      are free",
                     room.free
                 );

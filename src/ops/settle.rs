@@ -7,6 +7,7 @@ use super::run::Run;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
@@ -55,11 +56,8 @@ impl Run<'_> {
         let unwritten = writer.put_failures(failed).into_iter();
         let unwritten: Vec<Error> = unwritten.filter_map(Result::err).collect();
         if let Some(error) = unwritten.first() {
-            let (number, plural) = match unwritten.len() {
-                1 => (1, ""),
-                number => (number, "s"),
-            };
-            let message = format!("{number} failure{plural} could not be recorded: {error}");
+            let failures = count(unwritten.len() as u64, "failure");
+            let message = format!("{failures} could not be recorded: {error}");
             let diagnostic = Diagnostic::new(Code::StoreWrite, message);
             self.diagnostics.push(diagnostic);
         }

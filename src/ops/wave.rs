@@ -15,6 +15,7 @@ use super::run::Run;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::Code;
 use crate::model::key::SessionKey;
+use crate::model::plural::count;
 use crate::plan::decide::Decision;
 use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport};
@@ -62,13 +63,10 @@ impl Done {
         match (self.imported(), error) {
             (0, error) | (_, error @ Error::Interrupted) => error,
             (number, error) => {
-                let (plural, verb) = if number == 1 {
-                    ("", "was")
-                } else {
-                    ("s", "were")
-                };
+                let verb = if number == 1 { "was" } else { "were" };
+                let sessions = count(number as u64, "session");
                 let message = format!(
-                    "{error}; {number} session{plural} {verb} imported before and stay; run again \
+                    "{error}; {sessions} {verb} imported before and stay; run again \
                      once that is repaired"
                 );
                 let path = root.to_owned();

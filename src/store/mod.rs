@@ -136,8 +136,8 @@ impl Store {
     /// folder in it that is a link.
     pub fn claim(&self, workspace: &Path) -> Result<Claim> {
         self.check_folders()?;
-        let root = absolute(self.layout.root());
-        let workspace = absolute(workspace);
+        let root = without_links(self.layout.root());
+        let workspace = without_links(workspace);
         let inside = root.starts_with(&workspace);
         let name = readable(workspace.as_os_str());
         let found = self.format()?;
@@ -387,7 +387,7 @@ impl Occupants<'_> {
 }
 
 /// The path without links, as far as it exists.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn without_links(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in path.ancestors() {
         if let (Ok(existing), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 
 pub use history::read_history;
 use record::Parsed;
@@ -192,8 +193,8 @@ impl Reading {
     fn finish(mut self) -> (Subagents, Vec<Diagnostic>) {
         let (records, messages) = self.unnamed;
         if records > 0 {
-            let more =
-                format!("and {records} more records (messages in their histories: {messages})");
+            let records = count(records, "more record");
+            let more = format!("and {records} (messages in their histories: {messages})");
             self.warnings.push(warning(&more));
         }
         (self.subagents, self.warnings)
