@@ -39,6 +39,7 @@ pub use record::{Descriptor, Entry, Failure, Format, ImportRecord, Marker};
 pub use writer::Writer;
 
 use crate::error::{Error, Result};
+use crate::fs::dir::no_folder;
 use crate::fs::stat::Room;
 use crate::fs::{Stat, atomic};
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -183,7 +184,9 @@ impl Store {
                     });
                 }
                 Ok(_) => {}
-                // The root itself is a file, say; opening it gives the reason.
+                Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                    return Err(no_folder(self.layout.root()));
+                }
                 Err(error) => return Err(Error::store_io("read", &folder)(error)),
             }
         }
