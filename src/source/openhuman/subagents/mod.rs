@@ -66,6 +66,8 @@ pub struct Subagent {
     pub sha256: Sha256,
     /// Length of that text.
     pub bytes: u64,
+    /// Where it began in the file.
+    pub at: u64,
 }
 
 /// All usable records of the file, in its order.
@@ -96,8 +98,8 @@ impl Subagents {
             };
             let metadata = file.metadata();
             reading.subagents.mtime = metadata.and_then(|metadata| metadata.modified()).ok();
-            stream::records(file, largest, &mut |number, raw| {
-                reading.add(number, raw);
+            stream::records(file, largest, &mut |number, at, raw| {
+                reading.add(number, at, raw);
                 ControlFlow::Continue(())
             })
         });
@@ -131,9 +133,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn add(&mut self, number: usize, raw: &str) {
+    fn add(&mut self, number: usize, at: u64, raw: &str) {
         let Parsed {
-            subagent,
+            mut subagent,
             around,
             odd,
         } = match record::parse(raw) {
@@ -143,6 +145,7 @@ impl Reading {
                 return self.leave_out(number, id, &left.why, left.messages);
             }
         };
+        subagent.at = at;
         let messages = subagent.history_len;
         if let Some(&first) = self.by_id.get(&subagent.id) {
             let records = &self.subagents.records;
