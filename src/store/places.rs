@@ -30,7 +30,7 @@ impl Store {
             if let Some(what) = found.and_then(|stat| stat.in_the_way()) {
                 let message = format!(
                     "{what} lies where a file of this session belongs; nothing of the session was \
-                     changed; move it away and run again"
+                     changed; move it away and try again"
                 );
                 return Err(Error::Store { path, message });
             }

@@ -335,7 +335,7 @@ impl Undo<'_> {
             return keep(Code::NotBroughtBack, message);
         }
         if self.options.overwrite {
-            return Ok(Verdict::Remove(Some((name.clone(), traces))));
+            return Ok(self.remove(session, name, traces));
         }
         if let Some(what) = traces.foreign {
             let message = format!("its {what} is not as the import left it");
@@ -348,7 +348,17 @@ impl Undo<'_> {
             let message = "its residue holds messages that the source no longer has";
             return keep(Code::OnlyCopy, message);
         }
-        Ok(Verdict::Remove(Some((name.clone(), traces))))
+        Ok(self.remove(session, name, traces))
+    }
+
+    /// Unless something else lies where one of its files should: found only on
+    /// the way, it would leave half of the session.
+    fn remove(&self, session: &Session, name: &StoreName, traces: Traces) -> Verdict {
+        let mut keys = session.keys.iter();
+        match keys.try_for_each(|key| self.store.check_places(name, key)) {
+            Ok(()) => Verdict::Remove(Some((name.clone(), traces))),
+            Err(error) => Verdict::Fail(Diagnostic::new(Code::StoreWrite, error.to_string())),
+        }
     }
 
     fn total(&mut self, items: Vec<UndoItem>) {
