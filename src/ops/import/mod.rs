@@ -2,6 +2,7 @@
 //!
 //! Both go through the same lines, so a plan cannot drift from a run.
 
+mod dropped;
 mod judge;
 mod reading;
 mod record;
@@ -25,7 +26,7 @@ use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
 use crate::store::name::StoreName;
 use crate::store::{Expect, Prepared, Store, Writer};
-use judge::{Verdict, dropped_warning};
+use judge::Verdict;
 use reading::Read;
 pub(crate) use reading::Source;
 
@@ -107,10 +108,8 @@ impl Importer<'_> {
                 replaced
             }
         };
-        let dropped = self.move_dropped(item, name, compare, draft.as_mut())?;
-        if dropped > 0 {
-            diagnostics.push(dropped_warning(dropped));
-        }
+        let dropped = self.move_dropped(item, name, hash, compare, draft.as_mut())?;
+        diagnostics.extend(dropped.warning());
         let (thread_id, is_synthesized) =
             lineage::thread_id(reading.header.thread_id.as_deref(), name.as_str());
         if is_synthesized {

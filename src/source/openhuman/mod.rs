@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 /// Largest Markdown file that is read, in bytes: it is read whole.
-const MAX_MARKDOWN: u64 = 1 << 30;
+pub(crate) const MAX_MARKDOWN: u64 = 1 << 30;
 
 /// How much of a Markdown file tells what it is in the usual case.
 const HEAD: u64 = 4096;
