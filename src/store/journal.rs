@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use super::hashing::{Buffers, HashedFile, Mark};
 use super::name::StoreName;
+use super::stream;
 pub use super::stream::{Record, StreamReader, sha256_of_file};
 use crate::error::{Error, Result};
 use crate::fs::{Dir, Temp};
+use crate::model::diagnostic::Code;
 use crate::model::key::Sha256;
 use crate::model::message::{Json, Message, Residue, Sink, Why};
 
@@ -89,11 +91,16 @@ impl Draft {
     }
 
     /// Keeps a message that the source no longer holds: `record` is the JSON
-    /// text of the old stream's value. Comes after all of the source's lines.
+    /// text of the old stream's value; where that nests too deep to lie in
+    /// another one, its text is kept. Comes after all of the source's lines.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn dropped(&mut self, record: &str) -> Result<()> {
+        if !stream::accepts_inside(record) {
+            let error = format!("{}: kept as text", Code::TooDeep);
+            return self.dropped_line(record.as_bytes(), &error);
+        }
         self.residue_record(|file| {
             write!(
                 file,

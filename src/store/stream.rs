@@ -284,6 +284,12 @@ pub fn sha256_of_file(path: &Path) -> Result<Option<(Sha256, u64)>> {
     }
 }
 
+/// Whether the application reads a record whose value has this one, a JSON
+/// text, as a member: there it lies two levels deeper.
+pub(super) fn accepts_inside(value: &str) -> bool {
+    serde_json::from_str::<Strict>(&format!("[[{value}]]")).is_ok()
+}
+
 /// A line, with the application's field names and types.
 #[derive(Deserialize)]
 struct Line<'a> {
