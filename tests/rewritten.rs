@@ -20,6 +20,7 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use serde_json::Value;
 use session_import::ops::run::{Options, run};
+use session_import::ops::verify::{VerifyOptions, verify};
 use support::store::{Session, Store};
 
 /// Transcripts of one import.
@@ -159,6 +160,14 @@ fn over_time(sources: &[Source]) -> Result<usize, String> {
         run(&options, &mut ()).map_err(|error| error.to_string())?;
         let now = Store::try_read(&folder.path().join("tinyagents_store"))?;
         now.check(|_| true)?;
+        let options = VerifyOptions {
+            workspace: Some(folder.path().to_owned()),
+            ..VerifyOptions::default()
+        };
+        let verified = verify(&options, &mut ()).map_err(|error| error.to_string())?;
+        if !verified.clean {
+            return Err(format!("{:#?}", verified.findings));
+        }
         if let Some(before) = &before {
             for (number, source) in sources.iter().enumerate() {
                 let path = path(number, source);
