@@ -306,25 +306,3 @@ impl Sink for Tee<'_> {
         }
     }
 }
-
-/// Where a dry run's messages go.
-#[derive(Debug, Default)]
-pub(crate) struct Discard;
-
-impl Sink for Discard {
-    fn message(&mut self, _: &Message<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
-}

@@ -1,5 +1,4 @@
 use std::os::unix::fs::symlink;
-use std::path::Path;
 
 use super::super::testing::{Place, name, prepare, tree};
 use super::super::{Failure, Store};
@@ -264,7 +263,7 @@ mod faults {
     }
 
     /// A session replaced, which loses its residue, and a new one.
-    fn import(workspace: &Path) -> crate::Result<bool> {
+    fn import(workspace: &std::path::Path) -> crate::Result<bool> {
         let root = workspace.join("tinyagents_store");
         let clock = super::super::super::testing::clock();
         let (writer, told) = Writer::open(&root, workspace, clock, None)?;
@@ -291,7 +290,7 @@ mod faults {
     #[test]
     fn child() {
         if let Some(workspace) = std::env::var_os(WORKSPACE) {
-            let is_good = import(Path::new(&workspace));
+            let is_good = import(std::path::Path::new(&workspace));
             println!("result: {}", matches!(is_good, Ok(true)));
         }
     }
