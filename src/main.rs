@@ -7,8 +7,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    cli::main(&cli::Arguments::parse()).into()
+    let exit = cli::arguments().map(|arguments| cli::main(&arguments));
+    exit.unwrap_or_else(|exit| exit).into()
 }

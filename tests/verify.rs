@@ -1002,7 +1002,7 @@ fn the_applications_own_records_are_notices() {
     let found = notes(&workspace, &["application-record"]);
     let message = found["notices"][0]["message"].as_str().unwrap();
     assert!(
-        message.contains("all 1 messages of the source, and has 2 more"),
+        message.contains("all 1 message of the source, and has 2 more"),
         "{message}"
     );
     workspace.run(&[]).code(0);

@@ -21,10 +21,28 @@ mod text;
 mod undo;
 mod verify;
 
-pub(crate) use self::args::Arguments;
-use self::args::Command;
+use std::io::{self, Write as _};
+
+use clap::Parser as _;
+
+use self::args::{Arguments, Command};
 use self::exit::Exit;
+use self::names::visible;
 use self::output::Output;
+
+/// The command line, or how the program ends without a usable one.
+pub(crate) fn arguments() -> Result<Arguments, Exit> {
+    Arguments::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        // It quotes the arguments, and those may come from names of files.
+        for line in error.render().to_string().lines() {
+            let _ = writeln!(io::stderr(), "{}", visible(line));
+        }
+        Exit::Usage
+    })
+}
 
 /// Does what the command line says.
 pub(crate) fn main(arguments: &Arguments) -> Exit {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{BinaryBytes, HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget};
 use indicatif::{ProgressFinish, ProgressStyle};
+use session_import::model::plural::plural;
 use session_import::ops::run::Progress;
 use session_import::report::ItemReport;
 
@@ -80,7 +81,8 @@ impl Meter {
 }
 
 fn sessions_of(done: u64, all: u64) -> String {
-    format!("{} of {} sessions", HumanCount(done), HumanCount(all))
+    let sessions = plural(all, "session");
+    format!("{} of {} {sessions}", HumanCount(done), HumanCount(all))
 }
 
 impl Progress for Meter {

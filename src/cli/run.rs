@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _};
 use indicatif::MultiProgress;
 use session_import::Error;
 use session_import::model::diagnostic::Code;
+use session_import::model::plural::count;
 use session_import::ops;
 use session_import::report::{ErrorReport, RunReport};
 
@@ -41,12 +42,12 @@ fn finished(
     if run.form.format() == Format::Json {
         if exit == Exit::Incomplete {
             tracing::error!(
-                "not everything is right: {} of {} sessions failed, {} folders unreadable, {} lines \
-                 rejected; the report names each",
+                "not everything is right: {} of {} failed, {} unreadable, {} rejected; the report \
+                 names each",
                 report.failed,
-                report.scanned,
-                report.unreadable,
-                report.rejected
+                count(report.scanned, "session"),
+                count(report.unreadable, "folder"),
+                count(report.rejected, "line")
             );
         }
         return output.json(exit, report);

@@ -87,10 +87,7 @@ impl Dir {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-            Errno::NOTDIR => Error::Store {
-                path: path.to_owned(),
-                message: "this is a file, not a folder; move it away or name another store".into(),
-            },
+            Errno::NOTDIR => no_folder(path),
             errno => Error::store_io("open", path)(errno.into()),
         })?;
         let dir = Self {
@@ -273,6 +270,14 @@ impl Dir {
 
     fn take(&self, file: &File) -> io::Result<()> {
         self.owner.map_or(Ok(()), |owner| owner.take(file))
+    }
+}
+
+/// Something else lies where the store's root should be.
+pub(crate) fn no_folder(root: &Path) -> Error {
+    Error::Store {
+        path: root.to_owned(),
+        message: "this is a file, not a folder; move it away or name another store".into(),
     }
 }
 

@@ -100,19 +100,56 @@ impl Stat {
         self.kind == Kind::Dir
     }
 
+    /// In words, what is neither a file nor a link, and so in the way where a
+    /// file is to be put.
+    pub fn in_the_way(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::File | Kind::Symlink => None,
+            Kind::Dir => Some("a folder"),
+            Kind::Other => Some("a pipe, socket or device"),
+        }
+    }
+
     /// A symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.kind == Kind::Symlink
     }
 }
 
-/// Bytes that an unprivileged user may still write where `path` lies or is to
-/// be created; `None` if the file system does not say.
-pub fn available_bytes(path: &Path) -> Option<u64> {
-    let path = std::path::absolute(path).ok()?;
-    let existing = path.ancestors().find(|path| path.exists())?;
-    let stat = rustix::fs::statvfs(existing).ok()?;
-    stat.f_bavail.checked_mul(stat.f_frsize)
+/// How much room a file system has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that an unprivileged user may still write.
+    pub free: u64,
+    /// A file takes up whole blocks of so many bytes.
+    block: u64,
+}
+
+impl Room {
+    /// No block is taken to be larger than this. Network file systems give the
+    /// size of a transfer in its place, and an import that would fit must not
+    /// be refused.
+    const LARGEST_BLOCK: u64 = 4096;
+    /// Files of a session beside its stream: descriptor and item ledger entry.
+    const BESIDE: u64 = 2;
+
+    /// Where `path` lies or is to be created; `None` if the file system does
+    /// not say.
+    pub fn at(path: &Path) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        let existing = path.ancestors().find(|path| path.exists())?;
+        let stat = rustix::fs::statvfs(existing).ok()?;
+        Some(Self {
+            free: stat.f_bavail.checked_mul(stat.f_frsize)?,
+            block: stat.f_frsize.clamp(1, Self::LARGEST_BLOCK),
+        })
+    }
+
+    /// About what a session takes whose source has so many bytes.
+    pub fn needed(&self, source: u64) -> u64 {
+        let blocks = source.div_ceil(self.block) + Self::BESIDE;
+        blocks.saturating_mul(self.block)
+    }
 }
 
 /// Times beyond the years 1677 to 2262 are the nearest that there is.
@@ -143,6 +180,20 @@ mod tests {
         assert_eq!(Stat::of(&link, true).unwrap(), Some(stat));
         assert_eq!(Stat::of(&dir.path().join("none"), true).unwrap(), None);
         assert_eq!(Stat::of_file(&File::open(&file).unwrap()).unwrap(), stat);
+    }
+
+    #[test]
+    fn a_session_takes_up_whole_blocks() {
+        let room = Room {
+            free: 0,
+            block: 4096,
+        };
+        assert_eq!(room.needed(0), 2 * 4096);
+        assert_eq!(room.needed(1), 3 * 4096);
+        assert_eq!(room.needed(4096), 3 * 4096);
+        assert_eq!(room.needed(4097), 4 * 4096);
+        let here = Room::at(Path::new("/nowhere/at/all")).unwrap();
+        assert!((1..=Room::LARGEST_BLOCK).contains(&here.block));
     }
 
     #[test]

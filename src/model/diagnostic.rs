@@ -35,6 +35,9 @@ code_table! {
     /// A source folder cannot be listed.
     UnreadableFolder = "unreadable-folder", Error,
         "The sessions in this folder are not known, so they are not in the counts either: the result cannot be called complete, the exit code is 3 and no marker is written. Make the folder readable and run again.";
+    /// A Markdown view waits for a folder that cannot be listed.
+    HeldBack = "held-back", Warning,
+        "Markdown is imported only where a session has no JSONL. A folder that may hold it cannot be listed, so nobody knows; imported in its place, the view would lack tool calls and metadata and keep the session's key. It is not in the counts. Make the folder readable and run again.";
     /// The file is empty.
     EmptyFile = "empty-file", Error,
         "The file holds no line at all. The application truncates a transcript for a moment while it rewrites it, so an empty file may fill again: run again later. If it stays empty there is nothing to import: settle it with `accept`.";
@@ -64,16 +67,16 @@ code_table! {
         "The stream has a line that the application's reader refuses, or it differs from what was imported although its source did not change. `run --checksum` or `run --force` replaces it.";
     /// The store cannot be written.
     StoreWrite = "store-write", Error,
-        "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room or repair the permissions, and run again: what is done is not done twice.";
+        "A file of the store could not be written or put in place. The session's earlier record, if any, is as it was. Make room, repair the permissions or move away what lies in the file's place (the message says which), and run again: what is done is not done twice.";
     /// The application keeps writing to the session's stream.
     StoreBusy = "store-busy", Error,
         "Each time the stream was about to be replaced, the application had written to it since it was looked at. Nothing was changed. Run again when the session is idle.";
     /// The run was interrupted before this item.
     Interrupted = "interrupted", Error,
         "A signal asked the run to stop. What was committed is kept and the next run goes on from there.";
-    /// The marker of a completed import could not be written.
+    /// The end of an import could not be recorded.
     MarkerNotWritten = "marker-not-written", Error,
-        "All items are in the store, but the record that says so could not be written. Run again: nothing is imported twice.";
+        "What the result counts as imported is in the store, but a record that belongs to the end of an import (its report, or the marker that says that it is complete) could not be written. The message names the file. Repair that and run again: nothing is imported twice.";
 
     // Lines that are not messages.
     /// The application's reader skips this line.
@@ -155,7 +158,7 @@ code_table! {
         "A crash or a full disk had cut an undo off between two steps. What it was about to remove has no item ledger entry any more; the next command that writes to the store removes it before anything else, and gives a session on which the application has written since its entry back.";
     /// An item ledger entry cannot be used.
     EntryUnusable = "entry-unusable", Warning,
-        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again.";
+        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again. What is no file at all (a folder, a pipe) it does not replace: move that away.";
 
     // Sub-agents and run ledger.
     /// The messages come from the sub-agents file.
@@ -189,6 +192,9 @@ code_table! {
     /// The workspace has no session.
     NothingFound = "nothing-found", Info,
         "None of the places where the application keeps sessions exists here. Check the path of the workspace.";
+    /// A pattern fits no session.
+    NothingSelected = "nothing-selected", Warning,
+        "`--only` takes patterns on session keys, and this one fits none. A key is the transcript's name without its ending, perhaps with a folder behind it; `run --dry-run` shows them all. `*` stands for any characters: `--only '*_helper'`.";
     /// The store belonged to a workspace that no longer exists.
     WorkspaceMoved = "workspace-moved", Warning,
         "A store outside of its workspace belongs to one workspace. The one it names is gone, so the store was taken over for this one.";
@@ -197,7 +203,7 @@ code_table! {
         "The file system does not say how much room there is.";
     /// A cleaning step failed.
     Leftover = "leftover", Warning,
-        "A temporary file of an interrupted import could not be removed. It does no harm.";
+        "Something that no import needs any more (a temporary file of an interrupted one, say) could not be removed. It does no harm.";
 
     // Lineage and names.
     /// The header names no thread.
@@ -292,6 +298,7 @@ impl Diagnostic {
     pub fn occurrences(&self) -> u64 {
         let counted = self.message.strip_prefix("and ");
         let counted = counted.and_then(|rest| rest.strip_suffix(ONLY_COUNTED));
+        let counted = counted.and_then(|rest| rest.split(' ').next());
         counted.and_then(|number| number.parse().ok()).unwrap_or(1)
     }
 
@@ -304,8 +311,8 @@ impl Diagnostic {
 /// How many lines are named per item and code before they are only counted.
 const NAMED_PER_CODE: u64 = 20;
 
-/// Ends the message that stands for the others: `and 5` and this.
-const ONLY_COUNTED: &str = " more lines; all of them are in the residue stream";
+/// Ends the message that stands for the others: `and 5 more lines` and this.
+const ONLY_COUNTED: &str = "; all of them are in the residue stream";
 
 /// The diagnostics of one item: the first lines of each code, then a count
 /// (`behaviour.md`, run). Memory does not grow with the damage.
@@ -367,7 +374,7 @@ impl Diagnostics {
         let mut all = self.named;
         for (code, count) in self.lines {
             if count > NAMED_PER_CODE {
-                let more = count - NAMED_PER_CODE;
+                let more = super::plural::count(count - NAMED_PER_CODE, "more line");
                 all.push(Diagnostic::new(code, format!("and {more}{ONLY_COUNTED}")));
             }
         }

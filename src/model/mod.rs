@@ -8,4 +8,5 @@ pub mod diagnostic;
 pub mod interrupt;
 pub mod key;
 pub mod message;
+pub mod plural;
 pub mod session;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::options::seconds;
-use super::workspace::{STORE, Surroundings};
+use super::workspace::{Surroundings, store_root};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
 use crate::model::diagnostic::Diagnostic;
@@ -22,12 +22,12 @@ use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256, SourcePath, readable};
 use crate::model::session::Kind;
 use crate::plan::kind;
-use crate::plan::survey::SUBAGENTS;
+use crate::plan::survey::{self, Given, SUBAGENTS};
 use crate::report::{AcceptReport, AcceptedItem, SCHEMA_VERSION};
 use crate::source::input::Input;
 use crate::source::openhuman::discover::{Found, discover};
 use crate::source::openhuman::subagents::{Subagent, Subagents};
-use crate::store::name::{Names, StoreName};
+use crate::store::name::StoreName;
 use crate::store::record::{Accepted, Entry, Failure};
 use crate::store::{Clock, Store, Writer};
 
@@ -62,8 +62,7 @@ pub struct Options {
 pub fn accept(options: &Options) -> Result<AcceptReport> {
     let surroundings = Surroundings::of_process();
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
-    let root = options.store.clone();
-    let root = root.unwrap_or_else(|| workspace.join(STORE));
+    let root = store_root(options.store.as_deref(), &workspace)?;
     let reason = options.reason.trim();
     if reason.is_empty() {
         return Err(Error::Usage("--reason must say why".to_owned()));
@@ -306,22 +305,15 @@ impl Accept<'_> {
     /// Names in the store for those that have none, as an import would give
     /// them.
     fn names(&self, chosen: &[Chosen]) -> Result<HashMap<SessionKey, StoreName>> {
-        let given = self
-            .store
-            .map_entries(|_, entry| (entry.store_name(), entry.session_key))?;
-        let mut names = Names::default();
-        for (name, key) in given.by_key.into_values() {
-            if let Some(name) = name {
-                names.reserve(&name, &key);
-            }
-        }
+        let given = self.store.map_entries(|_, entry| Given::of(&entry))?;
+        let given = given.by_key.into_values().flatten().collect();
+        let (mut names, mut named) = survey::reserve(given, &self.store)?;
+        let keys = chosen.iter().map(|chosen| &chosen.failure.session_key);
+        let new = keys.filter(|key| !named.contains_key(*key)).cloned();
         let occupants = self.store.occupants()?;
-        let keys = chosen
-            .iter()
-            .map(|chosen| chosen.failure.session_key.clone());
-        let assigned = names.assign(keys.collect(), &|name| occupants.of(name));
-        let assigned = assigned.into_iter().map(|(key, (name, _))| (key, name));
-        Ok(assigned.collect())
+        let assigned = names.assign(new.collect(), &|name| occupants.of(name));
+        named.extend(assigned.into_iter().map(|(key, (name, _))| (key, name)));
+        Ok(named)
     }
 }
 
@@ -354,13 +346,13 @@ fn not_failed(named: &Path, failures: &Failures) -> Error {
     if failures.is_empty() {
         message += "; nothing has, as far as the store knows";
     } else {
-        message += "; these have:";
-        for failure in failures.values().take(NAMED) {
-            let _ = write!(message, "\n  {} ({})", failure.source, failure.code);
-        }
+        let named = failures.values().take(NAMED);
+        let named = named.map(|failure| format!("{} ({})", failure.source, failure.code));
+        let named: Vec<_> = named.collect();
+        let _ = write!(message, "; these have: {}", named.join(", "));
         let more = failures.len().saturating_sub(NAMED);
         if more > 0 {
-            let _ = write!(message, "\n  and {more} more");
+            let _ = write!(message, " and {more} more");
         }
     }
     Error::Usage(message)

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use super::import::{Importer, Outcome};
+use super::import::{Importer, Outcome, report};
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::plan::Item;
@@ -20,6 +20,15 @@ const BYTES: u64 = 256 << 20;
 
 /// How often an item is read anew because the application wrote to its stream.
 const TRIES: u32 = 3;
+
+/// Codes that say what became of the store's record: untrue, once it could not
+/// be put in place.
+const TELLS_OF_A_WRITE: [Code; 4] = [
+    Code::Mended,
+    Code::RecordReplaced,
+    Code::DroppedMessages,
+    Code::ImportedWhileChanging,
+];
 
 /// Gathers outcomes from many threads.
 pub(crate) struct Batches<'w> {
@@ -46,6 +55,11 @@ impl<'w> Batches<'w> {
 
     /// Does what was decided about an item, up to the commit.
     pub(crate) fn import(&self, importer: &Importer<'_>, item: &Item) -> Outcome {
+        if let Some(name) = &item.name
+            && let Err(error) = importer.store.check_places(name, &item.ledger_key())
+        {
+            return Outcome::unwritten(item, error.to_string());
+        }
         match (&item.decision, self.writer) {
             (Decision::Move(before), Some(writer)) => importer.move_record(item, before, writer),
             (Decision::Move(before), None) => importer.moved(item, before),
@@ -150,6 +164,23 @@ impl<'w> Batches<'w> {
 }
 
 impl Outcome {
+    /// An item for which nothing could be written, told before it was read.
+    pub(super) fn unwritten(item: &Item, message: String) -> Self {
+        let mut diagnostics = item.diagnostics.clone();
+        diagnostics.push(Diagnostic::new(Code::StoreWrite, message.clone()));
+        let mut report = report(item, Action::Failed, diagnostics);
+        let name = item.name.as_ref();
+        report.stream = name.map(|name| name.messages().as_str().to_owned());
+        Self {
+            report,
+            prepared: None,
+            failure: Some((Code::StoreWrite, message)),
+            salvageable: 0,
+            rejected: 0,
+            ahead: None,
+        }
+    }
+
     /// Takes note of what the commit gave.
     fn committed(&mut self, result: Result<Committed, CommitError>) {
         let (code, message) = match result {
@@ -172,6 +203,12 @@ impl Outcome {
             Err(CommitError::Failed(error)) => (Code::StoreWrite, error.to_string()),
         };
         self.report.action = Action::Failed;
+        // What was decided has not been done.
+        self.report
+            .diagnostics
+            .retain(|found| !TELLS_OF_A_WRITE.contains(&found.code));
+        let warnings = self.report.diagnostics.iter().filter(|d| d.is_warning());
+        self.report.warnings = warnings.map(Diagnostic::sentence).collect();
         self.add(Diagnostic::new(code, message.clone()));
         self.failure = Some((code, message));
     }

@@ -198,12 +198,21 @@ impl Run<'_> {
 
     /// Removes records of failures that nobody can read: every source was
     /// tried again.
-    pub(super) fn remove_damaged_failures(&self) -> Result<()> {
+    pub(super) fn remove_damaged_failures(&mut self) -> Result<()> {
         let Some(writer) = self.writer.as_ref().filter(|_| self.is_whole()) else {
             return Ok(());
         };
         for damaged in self.store.failures()?.damaged {
-            if let Ok(key) = damaged.key.parse() {
+            if self.store.is_in_the_way(Namespace::Failed, &damaged.key) {
+                let layout = self.store.layout();
+                let path = layout.key_file(Namespace::Failed, &damaged.key);
+                let message = format!(
+                    "{} is not the record of a failure; move it away",
+                    path.display()
+                );
+                self.diagnostics
+                    .push(Diagnostic::new(Code::Leftover, message));
+            } else if let Ok(key) = damaged.key.parse() {
                 writer.remove_failure(&key)?;
             }
         }

@@ -7,6 +7,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
 use crate::model::key::SessionKey;
 use crate::plan::decide::Wishes;
@@ -112,30 +113,68 @@ impl Options {
 
 /// Which sessions are meant: those that a pattern fits, or all.
 #[derive(Debug, Clone)]
-pub(crate) struct Only(Option<GlobSet>);
+pub(crate) struct Only {
+    patterns: Vec<String>,
+    /// `None` for all.
+    set: Option<GlobSet>,
+}
 
 impl Only {
     /// # Errors
     /// A pattern is none.
     pub(crate) fn new(patterns: &[String]) -> Result<Self> {
         if patterns.is_empty() {
-            return Ok(Self(None));
+            let patterns = Vec::new();
+            return Ok(Self {
+                patterns,
+                set: None,
+            });
         }
         let usage = |error| Error::Usage(format!("--only: {error}"));
         let mut set = GlobSetBuilder::new();
         for pattern in patterns {
             set.add(Glob::new(pattern).map_err(usage)?);
         }
-        Ok(Self(Some(set.build().map_err(usage)?)))
+        Ok(Self {
+            patterns: patterns.to_vec(),
+            set: Some(set.build().map_err(usage)?),
+        })
     }
 
     /// Whether every session is meant.
     pub(crate) fn is_all(&self) -> bool {
-        self.0.is_none()
+        self.set.is_none()
     }
 
     /// Whether this one is.
     pub(crate) fn has(&self, key: &SessionKey) -> bool {
-        self.0.as_ref().is_none_or(|set| set.is_match(key.as_str()))
+        self.set
+            .as_ref()
+            .is_none_or(|set| set.is_match(key.as_str()))
+    }
+
+    /// A warning for each pattern that fits none of these keys.
+    pub(crate) fn unmatched<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k SessionKey>,
+    ) -> Vec<Diagnostic> {
+        let Some(set) = &self.set else {
+            return Vec::new();
+        };
+        let mut fits = vec![false; self.patterns.len()];
+        for key in keys {
+            for index in set.matches(key.as_str()) {
+                if let Some(fits) = fits.get_mut(index) {
+                    *fits = true;
+                }
+            }
+        }
+        let all = self.patterns.iter().zip(fits);
+        all.filter(|(_, fits)| !fits)
+            .map(|(pattern, _)| {
+                let message = format!("no session key fits --only {pattern}");
+                Diagnostic::new(Code::NothingSelected, message)
+            })
+            .collect()
     }
 }

@@ -13,18 +13,21 @@ use std::sync::{Mutex, RwLock};
 
 use rayon::prelude::*;
 
+use super::import::Outcome;
 use super::options::Only;
 pub use super::options::{Options, Progress};
 use super::wave::{Done, Known, Shared, waves};
-use super::workspace::{STORE, Surroundings};
+use super::workspace::{Surroundings, store_root};
 use crate::error::{Error, Result};
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
 use crate::model::key::{SessionKey, Sha256};
+use crate::model::plural::count;
 use crate::plan::Item;
 use crate::plan::cache::StatCache;
 use crate::plan::decide::Decide;
+use crate::plan::held_back::hold_back;
 use crate::plan::survey::{SUBAGENTS, Survey};
 use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, Found, discover};
@@ -33,7 +36,7 @@ use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
 use crate::store::lock::Patience;
 use crate::store::record::{Entry, Marker};
-use crate::store::{Store, Writer};
+use crate::store::{Damaged, Namespace, Store, Writer};
 
 /// Imports a workspace.
 ///
@@ -45,10 +48,7 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
     let surroundings = Surroundings::of_process();
     let only = Only::new(&options.only)?;
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
-    let root = match &options.store {
-        Some(store) => store.clone(),
-        None => workspace.join(STORE),
-    };
+    let root = store_root(options.store.as_deref(), &workspace)?;
     let clock = Clock::from_env()?;
     let found = discover(&workspace);
     let mut run = Run {
@@ -117,7 +117,8 @@ impl Run<'_> {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
-        let (items, others) = self.work(found.files, subagents, &entries, &cache, progress)?;
+        let files = (found.files, found.unreadable_folders);
+        let (items, others) = self.work(files, subagents, &entries, &cache, progress)?;
         self.write_cache(&cache, items, others);
         Ok(())
     }
@@ -126,7 +127,7 @@ impl Run<'_> {
     /// cache is made of.
     fn work<P: Progress>(
         &mut self,
-        files: Vec<Found>,
+        (files, unreadable): (Vec<Found>, Vec<PathBuf>),
         subagents: Subagents,
         entries: &HashMap<Sha256, Entry>,
         cache: &StatCache,
@@ -142,9 +143,37 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
         };
         let (mut items, others) = survey.items(files)?;
+        for (item, waits) in hold_back(&mut items, &unreadable) {
+            let is_meant = self.only.has(&item.session.key);
+            self.diagnostics.extend(is_meant.then_some(waits));
+        }
         self.decide(&mut items, cache)?;
-        let (to_write, to_skip) = self.selected(&items, 0);
-        self.begin(&items, &to_write, progress)?;
+        let mut done = Done::default();
+        let read = self.read_all(&survey, &mut items, subagents, cache, progress, &mut done);
+        read.map_err(|error| done.stays(error, store.layout().root()))?;
+        self.total(done.reports);
+        if let Err(error) = self.conclude(entries, &items, &done.failures) {
+            let message = format!("the end of the import could not be recorded: {error}");
+            let diagnostic = Diagnostic::new(Code::MarkerNotWritten, message);
+            self.diagnostics.push(diagnostic);
+        }
+        Ok((items, others))
+    }
+
+    /// Reads and commits all items, those included that turn up on the way.
+    fn read_all<P: Progress>(
+        &mut self,
+        survey: &Survey<'_>,
+        items: &mut Vec<Item>,
+        subagents: Subagents,
+        cache: &StatCache,
+        progress: &Shared<'_, P>,
+        done: &mut Done,
+    ) -> Result<()> {
+        let (to_write, to_skip) = self.selected(items, 0);
+        if let Some(shortage) = self.begin(items, &to_write, progress)? {
+            return Err(self.no_room(shortage));
+        }
         let mut records = subagents.records.iter();
         let may_write = !to_write.is_empty() || records.any(|record| record.history_len > 0);
         let known = Known {
@@ -157,40 +186,61 @@ impl Run<'_> {
             threads: RwLock::default(),
         };
         let pool = self.pool()?;
-        let mut done = Done::default();
-        pool.install(|| self.learn_threads(&items, &to_write, &known));
-        for wave in waves(&items, &to_write) {
-            let outcomes = pool.install(|| self.wave(&items, &wave, &known, progress))?;
-            self.note(outcomes, &items, &known, &mut done);
+        pool.install(|| self.learn_threads(items, &to_write, &known));
+        for wave in waves(items, &to_write) {
+            let outcomes = pool.install(|| self.wave(items, &wave, &known, progress))?;
+            self.note(outcomes, items, &known, done);
         }
-        done.skip(&items, &to_skip, &known);
+        done.skip(items, &to_skip, &known);
 
         // Which sub-agents have no transcript is known only now.
         let first = items.len();
         let mut histories = match known.threads.read() {
             Ok(threads) => {
                 let threads = threads.values().map(String::as_str);
-                survey.histories(&known.subagents, threads, &items)?
+                survey.histories(&known.subagents, threads, items)?
             }
             Err(_) => Vec::new(),
         };
         self.decide(&mut histories, cache)?;
         items.append(&mut histories);
-        let (more, to_skip) = self.selected(&items, first);
-        if !more.is_empty() {
-            self.begin(&items, &more, progress)?;
-        }
-        let outcomes = pool.install(|| self.wave(&items, &more, &known, progress))?;
-        self.note(outcomes, &items, &known, &mut done);
-        done.skip(&items, &to_skip, &known);
+        let (more, to_skip) = self.selected(items, first);
+        let shortage = match more.is_empty() {
+            true => None,
+            false => self.begin(items, &more, progress)?,
+        };
+        let outcomes = match shortage {
+            None => pool.install(|| self.wave(items, &more, &known, progress))?,
+            Some(shortage) if done.imported() == 0 => return Err(self.no_room(shortage)),
+            // The import is on its way: what was written stays and is told.
+            Some(shortage) => more
+                .iter()
+                .filter_map(|index| {
+                    let message = format!("{shortage}; run again once there is room");
+                    Some((*index, Outcome::unwritten(items.get(*index)?, message)))
+                })
+                .collect(),
+        };
+        self.note(outcomes, items, &known, done);
+        done.skip(items, &to_skip, &known);
+        let keys = items.iter().map(|item| &item.session.key);
+        self.diagnostics.extend(self.only.unmatched(keys));
+        Ok(())
+    }
 
-        self.total(done.reports);
-        self.remove_twins(&items, entries)?;
+    /// What comes after the last session. All of them are in the report
+    /// already, and what fails here is told beside them.
+    fn conclude(
+        &mut self,
+        entries: &HashMap<Sha256, Entry>,
+        items: &[Item],
+        failures: &[(usize, Code, String)],
+    ) -> Result<()> {
+        self.remove_twins(items, entries)?;
         if self.options.checksum {
             self.remove_damaged_failures()?;
         }
-        self.settle(entries, &items, &done.failures)?;
-        Ok((items, others))
+        self.settle(entries, items, failures)
     }
 
     fn open_writer(&mut self) -> Result<()> {
@@ -224,13 +274,14 @@ impl Run<'_> {
         if self.options.checksum || !entries.damaged.is_empty() {
             self.remember_salvage(&mut by_key)?;
         }
-        for damaged in entries.damaged {
-            let message = format!(
-                "item ledger entry {} cannot be used ({}); its source is imported again",
-                damaged.key, damaged.reason
-            );
-            let diagnostic = Diagnostic::new(Code::Mended, message);
-            self.diagnostics.push(diagnostic);
+        for Damaged { key, reason } in entries.damaged {
+            let is_in_the_way = self.store.is_in_the_way(Namespace::Items, &key);
+            let (code, what) = match is_in_the_way {
+                true => (Code::EntryUnusable, "move it away and run again"),
+                false => (Code::Mended, "its source is imported again"),
+            };
+            let message = format!("item ledger entry {key} cannot be used ({reason}); {what}");
+            self.diagnostics.push(Diagnostic::new(code, message));
         }
         Ok(by_key)
     }
@@ -265,35 +316,48 @@ impl Run<'_> {
         (index(write), index(skip))
     }
 
-    /// Before the first write of an import: one that cannot fit is not begun,
-    /// and the marker goes before anything that it vouches for is touched.
+    /// Before the first write of some items: what cannot fit is not begun, and
+    /// the marker goes before anything that it vouches for is touched. Gives
+    /// what there is too little of.
     fn begin<P: Progress>(
         &mut self,
         items: &[Item],
         to_write: &[usize],
         progress: &Shared<'_, P>,
-    ) -> Result<()> {
-        let bytes = to_write.iter().filter_map(|index| items.get(*index));
-        let bytes: u64 = bytes.map(Item::bytes).sum();
+    ) -> Result<Option<String>> {
+        let sizes = to_write.iter().filter_map(|index| items.get(*index));
+        let sizes = sizes.map(Item::bytes);
+        let bytes: u64 = sizes.clone().sum();
         self.report.bytes += bytes;
         if let Ok(mut progress) = progress.lock() {
             progress.started(to_write.len() as u64, bytes);
         }
         let Some(writer) = self.writer.as_ref().filter(|_| !to_write.is_empty()) else {
-            return Ok(());
+            return Ok(None);
         };
-        let free = self.store.available_bytes();
-        if let Some(free) = free.filter(|free| *free < bytes) {
-            let message = format!(
-                "the import needs about {bytes} bytes and only {free} are free; nothing was written"
-            );
-            let path = self.store.layout().root().to_owned();
-            return Err(Error::Store { path, message });
+        if let Some(room) = self.store.room() {
+            let needed = sizes.map(|size| room.needed(size)).sum();
+            if room.free < needed {
+                let sessions = count(to_write.len() as u64, "session");
+                let message = format!(
+                    "about {needed} bytes are needed for {sessions}, and only {} \
+                     are free",
+                    room.free
+                );
+                return Ok(Some(message));
+            }
         }
         if self.only.is_all() {
             writer.remove_marker()?;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn no_room(&self, shortage: String) -> Error {
+        Error::Store {
+            path: self.store.layout().root().to_owned(),
+            message: format!("{shortage}; nothing was imported; run again once there is room"),
+        }
     }
 
     fn run_ledger(&mut self) -> RunLedger {

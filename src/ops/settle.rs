@@ -4,9 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::run::Run;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
@@ -33,6 +34,7 @@ impl Run<'_> {
         let Some(writer) = &self.writer else {
             return Ok(());
         };
+        let mut failed = Vec::new();
         for (index, code, message) in failures {
             let Some(item) = items.get(*index).filter(|_| *code != Code::Interrupted) else {
                 continue;
@@ -48,7 +50,16 @@ impl Run<'_> {
                     .cap_mtime(item.stat.map_or(0, |stat| stat.mtime_ms())),
                 at: self.clock.imported_at(),
             };
-            writer.put_failure(&item.ledger_key(), &failure)?;
+            failed.push((item.ledger_key(), failure));
+        }
+        // The report has them all the same, and the next run tries them again.
+        let unwritten = writer.put_failures(failed).into_iter();
+        let unwritten: Vec<Error> = unwritten.filter_map(Result::err).collect();
+        if let Some(error) = unwritten.first() {
+            let failures = count(unwritten.len() as u64, "failure");
+            let message = format!("{failures} could not be recorded: {error}");
+            let diagnostic = Diagnostic::new(Code::StoreWrite, message);
+            self.diagnostics.push(diagnostic);
         }
         let imported = |item: &&Item| item.replaces.len() > 1 && item.decision.writes();
         for item in items.iter().filter(imported) {

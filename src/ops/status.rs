@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::options::seconds;
-use super::workspace::{STORE, Surroundings};
+use super::workspace::{Surroundings, store_root};
 use crate::error::Result;
 use crate::fs::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
@@ -49,8 +49,7 @@ pub struct Options {
 pub fn status(options: &Options) -> Result<StatusReport> {
     let surroundings = Surroundings::of_process();
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
-    let root = options.store.clone();
-    let root = root.unwrap_or_else(|| workspace.join(STORE));
+    let root = store_root(options.store.as_deref(), &workspace)?;
     let store = Store::at(&root);
     // Refuses what a run would refuse.
     let claim = store.claim(&workspace)?;

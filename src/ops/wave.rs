@@ -2,6 +2,7 @@
 //! checked against its parent's thread, and the largest first.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Mutex, RwLock};
 
 use rayon::prelude::*;
@@ -10,10 +11,11 @@ use super::batch::Batches;
 use super::import::{Importer, Outcome, report};
 use super::options::Progress;
 use super::run::Run;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::diagnostic::Code;
 use crate::model::key::SessionKey;
 use crate::model::message::Discard;
+use crate::model::plural::count;
 use crate::plan::decide::Decision;
 use crate::plan::{Item, Reads};
 use crate::report::{Action, ItemReport};
@@ -50,6 +52,29 @@ pub(super) struct Done {
 }
 
 impl Done {
+    /// How many sessions were written.
+    pub(super) fn imported(&self) -> usize {
+        let all = self.reports.iter();
+        all.filter(|item| item.action == Action::Imported).count()
+    }
+
+    /// What ends an import on its way, with what is true of it all the same.
+    pub(super) fn stays(&self, error: Error, root: &Path) -> Error {
+        match (self.imported(), error) {
+            (0, error) | (_, error @ Error::Interrupted) => error,
+            (number, error) => {
+                let verb = if number == 1 { "was" } else { "were" };
+                let sessions = count(number as u64, "session");
+                let message = format!(
+                    "{error}; {sessions} {verb} imported before and stay; run again \
+                     once that is repaired"
+                );
+                let path = root.to_owned();
+                Error::Store { path, message }
+            }
+        }
+    }
+
     /// Adds items that needed nothing.
     pub(super) fn skip(&mut self, items: &[Item], indices: &[usize], known: &Known) {
         let skipped_items = indices.iter().filter_map(|index| items.get(*index));

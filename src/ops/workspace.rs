@@ -4,13 +4,53 @@ use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::fs::read_regular;
 use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::key::readable;
+use crate::store::without_links;
 
 /// Any of these makes a folder a workspace.
 const SIGNS: [&str; 4] = ["session_raw", "sessions", "session_db", ".openhuman"];
 
 /// Folder of a workspace's store, unless another one is named.
 pub(crate) const STORE: &str = "tinyagents_store";
+
+/// What a profile's folder begins with.
+const PROFILE: &str = "session_raw-";
+
+/// The store's root: the one named, else the workspace's own.
+///
+/// # Errors
+/// [`Error::Usage`] where it would lie among the sources: they are only read,
+/// and nothing is written beside them.
+pub(crate) fn store_root(named: Option<&Path>, workspace: &Path) -> Result<PathBuf> {
+    let root = named.map_or_else(|| workspace.join(STORE), Path::to_owned);
+    let (real, inside) = (without_links(&root), without_links(workspace));
+    let is_source = |name: &str| SIGNS.contains(&name) || name.starts_with(PROFILE);
+    let first = real.strip_prefix(&inside).ok().and_then(|relative| {
+        let first = relative.components().next()?;
+        Some(first.as_os_str().to_owned())
+    });
+    let named = first.filter(|name| name.to_str().is_some_and(is_source));
+    // The source folders themselves may be links to elsewhere.
+    let folders = std::fs::read_dir(workspace).into_iter().flatten().flatten();
+    let linked = || {
+        let names = folders.map(|folder| folder.file_name());
+        let mut sources = names.filter(|name| name.to_str().is_some_and(is_source));
+        sources.find(|name| {
+            let folder = workspace.join(name).canonicalize();
+            folder.is_ok_and(|folder| real.starts_with(folder))
+        })
+    };
+    match named.or_else(linked) {
+        Some(folder) => Err(Error::Usage(format!(
+            "the store {} would lie in {}, which is a folder of sources; name one outside of it",
+            root.display(),
+            readable(&folder)
+        ))),
+        None => Ok(root),
+    }
+}
 
 /// What the environment says, apart from it so that it can be tested.
 #[derive(Debug, Default)]
@@ -84,7 +124,7 @@ fn active_user(root: &Path) -> Option<String> {
     struct ActiveUser {
         user_id: String,
     }
-    let text = std::fs::read_to_string(root.join("active_user.toml")).ok()?;
+    let text = read_regular(&root.join("active_user.toml")).ok()?;
     let user: ActiveUser = toml::from_str(&text).ok()?;
     let path = PathBuf::from(&user.user_id);
     let mut components = path.components();
@@ -133,6 +173,38 @@ mod tests {
         let error = Surroundings::default().workspace(Some(&named)).unwrap_err();
         assert!(error.to_string().contains("none"), "{error}");
         assert!(!named.exists());
+    }
+
+    #[test]
+    fn a_store_never_lies_among_the_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let workspace = folder.path();
+        std::os::unix::fs::symlink(elsewhere.path(), workspace.join("session_raw-far")).unwrap();
+        std::os::unix::fs::symlink("session_raw", workspace.join("link")).unwrap();
+        for inside in [
+            "session_raw",
+            "session_raw/02042026",
+            "session_raw/../session_raw/store",
+            "sessions/2026_04_02/store",
+            "session_db",
+            ".openhuman/store",
+            "session_raw-work",
+            "link/store",
+        ] {
+            std::fs::create_dir_all(workspace.join("session_raw")).unwrap();
+            let refused = store_root(Some(&workspace.join(inside)), workspace);
+            assert!(
+                matches!(refused, Err(Error::Usage(_))),
+                "{inside}: {refused:?}"
+            );
+        }
+        let refused = store_root(Some(&elsewhere.path().join("store")), workspace);
+        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
+        for outside in ["tinyagents_store", "stores/session_raw", "session_raw_old"] {
+            assert!(store_root(Some(&workspace.join(outside)), workspace).is_ok());
+        }
+        assert_eq!(store_root(None, workspace).unwrap(), workspace.join(STORE));
     }
 
     #[test]

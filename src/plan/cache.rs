@@ -15,6 +15,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fs::read_regular;
 use crate::fs::stat::Stat;
 use crate::model::key::SourcePath;
 use crate::source::openhuman::Format;
@@ -168,7 +169,7 @@ pub(crate) struct StatCache {
 impl StatCache {
     /// Reads the cache; a missing or damaged one is an empty one.
     pub(crate) fn load(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = read_regular(path).unwrap_or_default();
         let mut lines = text.lines();
         if lines.next().and_then(head).is_none() {
             return Self::default();
@@ -256,7 +257,7 @@ pub(crate) struct Quick {
 impl Quick {
     /// `None` if anything at all has changed, or is not known to be the same.
     pub(crate) fn look(layout: &Layout, subagents: &Path, files: &[Found]) -> Option<Self> {
-        let text = std::fs::read_to_string(layout.stat_cache_file()).ok()?;
+        let text = read_regular(&layout.stat_cache_file()).ok()?;
         let mut lines = text.lines();
         let done = head(lines.next()?)?.done?;
         if Done::now(layout, subagents, done.histories.clone()) != done {

@@ -368,7 +368,7 @@ pub(crate) fn has_unix_time(stem: &str) -> bool {
 
 /// A calendar day: year, month, day, as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Day([u8; 8]);
+pub(super) struct Day([u8; 8]);
 
 impl Day {
     fn new(year: &str, month: &str, day: &str) -> Option<Self> {
@@ -386,7 +386,7 @@ impl Day {
 }
 
 /// The day in a folder's name: `YYYY_MM_DD`, or the older `DDMMYYYY`.
-fn day_of(place: &Place) -> Option<Day> {
+pub(super) fn day_of(place: &Place) -> Option<Day> {
     let name = match place {
         Place::Date(name) | Place::Markdown(name) | Place::LooseMarkdown(name) => name.as_str(),
         Place::Flat | Place::Profile(_) => return None,

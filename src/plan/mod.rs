@@ -8,6 +8,7 @@ pub(crate) mod cache;
 pub(crate) mod decide;
 pub(crate) mod fingerprint;
 pub(crate) mod glance;
+pub(crate) mod held_back;
 pub(crate) mod identity;
 pub(crate) mod keys;
 pub(crate) mod moved;

@@ -31,6 +31,52 @@ pub(crate) struct Survey<'a> {
     pub(crate) interrupt: &'a Interrupt,
 }
 
+/// A name that an entry has given, ordered by who comes first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Given {
+    is_foreign: bool,
+    key: SessionKey,
+    name: StoreName,
+}
+
+impl Given {
+    /// `None` where the entry names no stream of messages.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        Some(Self {
+            is_foreign: !entry.is_ours(),
+            key: entry.session_key.clone(),
+            name: entry.store_name()?,
+        })
+    }
+}
+
+/// Reserves the names that entries have given, and says which sessions keep
+/// theirs. The existing importer gave one name to several sessions: ours come
+/// first; of the others, the one whose descriptor lies there.
+pub(crate) fn reserve(
+    mut given: Vec<Given>,
+    store: &Store,
+) -> Result<(Names, HashMap<SessionKey, StoreName>)> {
+    let mut names = Names::default();
+    let mut named = HashMap::new();
+    let has_foreign = given.iter().any(|given| given.is_foreign);
+    let occupants = has_foreign.then(|| store.occupants()).transpose()?;
+    given.sort();
+    for Given {
+        is_foreign,
+        key,
+        name,
+    } in given
+    {
+        let owner = occupants.as_ref().and_then(|all| all.of(&name));
+        let is_anothers = owner.is_some_and(|owner| owner != key);
+        if !(is_foreign && is_anothers) && names.reserve(&name, &key) {
+            named.insert(key, name);
+        }
+    }
+    Ok((names, named))
+}
+
 impl Survey<'_> {
     /// The items of all files, and the files that are no transcripts.
     pub(crate) fn items(&self, files: Vec<Found>) -> Result<(Vec<Item>, Vec<Found>)> {
@@ -89,25 +135,8 @@ impl Survey<'_> {
 
     /// Names are given once and stay; new ones avoid all that are taken.
     fn name(&self, items: &mut [Item]) -> Result<()> {
-        let mut names = Names::default();
-        let mut named: HashMap<SessionKey, StoreName> = HashMap::new();
-        // The existing importer gave one name to several sessions. Ours come
-        // first; of the others, the one whose descriptor lies there.
-        let has_foreign = self.entries.values().any(|entry| !entry.is_ours());
-        let occupants = has_foreign.then(|| self.store.occupants()).transpose()?;
-        let mut given: Vec<_> = self
-            .entries
-            .values()
-            .filter_map(|entry| Some((!entry.is_ours(), &entry.session_key, entry.store_name()?)))
-            .collect();
-        given.sort();
-        for (is_foreign, key, name) in given {
-            let owner = occupants.as_ref().and_then(|all| all.of(&name));
-            let is_anothers = owner.is_some_and(|owner| owner != *key);
-            if !(is_foreign && is_anothers) && names.reserve(&name, key) {
-                named.insert(key.clone(), name);
-            }
-        }
+        let given = self.entries.values().filter_map(Given::of).collect();
+        let (mut names, named) = reserve(given, self.store)?;
         let new = items
             .iter()
             .filter(|item| !named.contains_key(&item.session.key));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::Digest as _;
 
 use crate::error::{Error, Result};
+use crate::fs::open_regular;
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::Code;
 use crate::model::interrupt::Interrupt;
@@ -38,7 +39,7 @@ impl<'a> Input<'a> {
         interrupt: &'a Interrupt,
         progress: &'a (dyn Fn(u64) + Sync),
     ) -> Result<Self> {
-        let file = File::open(path).map_err(|error| {
+        let file = open_regular(path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound {
                 let message = format!("{} is not there any more", path.display());
                 Error::source(Code::Vanished, message)

@@ -12,13 +12,15 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Reads the clock, or takes `SOURCE_DATE_EPOCH` if that is set.
+    /// Reads the clock, or takes `SOURCE_DATE_EPOCH` if that is set and not
+    /// empty.
     ///
     /// # Errors
     /// [`Error::Usage`] if it is set to anything but seconds since 1970, up to
     /// the year 9999.
     pub fn from_env() -> Result<Self> {
-        match std::env::var_os("SOURCE_DATE_EPOCH") {
+        let set = std::env::var_os("SOURCE_DATE_EPOCH").filter(|text| !text.is_empty());
+        match set {
             Some(text) => text.to_str().and_then(Self::parse).ok_or_else(|| {
                 let text = text.to_string_lossy();
                 Error::Usage(format!(

@@ -1,7 +1,7 @@
 //! The key-value half: one pretty-printed JSON value per file, keys sorted, no
 //! final newline, as the application's own store writes it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::layout::{Layout, Namespace};
 use super::record::Tool;
 use crate::error::{Error, Result};
+use crate::fs::Stat;
 
 /// A file of the store that cannot be used as what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +62,24 @@ pub(super) fn open(path: &Path) -> Result<Option<Opened>> {
             Ok(Some(if metadata.is_file() {
                 Opened::File(file)
             } else {
-                Opened::NoFile("this is not a regular file")
+                Opened::NoFile(NO_FILE)
             }))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Ok(
             Some(Opened::NoFile("this is a link, and links are not followed")),
         ),
-        Err(error) => Err(Error::store_io("read", path)(error)),
+        // Sockets and some devices cannot even be opened.
+        Err(error) => match Stat::of(path, false) {
+            Ok(Some(stat)) if !(stat.is_file() || stat.is_dir()) => {
+                Ok(Some(Opened::NoFile(NO_FILE)))
+            }
+            _ => Err(Error::store_io("read", path)(error)),
+        },
     }
 }
+
+const NO_FILE: &str = "this is not a regular file";
 
 /// What lies at a path of the store.
 pub(super) enum Opened {
@@ -142,6 +151,21 @@ pub fn list(layout: &Layout, namespace: Namespace) -> Result<Vec<String>> {
 /// Gives each name in a folder that is UTF-8; none of ours and none of the
 /// application's is not. Nothing happens if there is no such folder.
 pub(super) fn for_each_file(dir: &Path, mut found: impl FnMut(&str)) -> Result<()> {
+    for_each_entry(dir, |name, _| found(name))
+}
+
+/// The same without what no record can be: folders, pipes, sockets, devices.
+pub(super) fn for_each_record(dir: &Path, mut found: impl FnMut(&str)) -> Result<()> {
+    for_each_entry(dir, |name, entry| {
+        let kind = entry.file_type();
+        // A link is one, if a damaged one.
+        if kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink()) {
+            found(name);
+        }
+    })
+}
+
+fn for_each_entry(dir: &Path, mut found: impl FnMut(&str, &DirEntry)) -> Result<()> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -150,7 +174,7 @@ pub(super) fn for_each_file(dir: &Path, mut found: impl FnMut(&str)) -> Result<(
     for entry in entries {
         let entry = entry.map_err(Error::store_io("list", dir))?;
         if let Some(name) = entry.file_name().to_str() {
-            found(name);
+            found(name, &entry);
         }
     }
     Ok(())

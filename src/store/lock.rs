@@ -42,15 +42,20 @@ impl Lock {
     pub(super) fn take(root: &Arc<Dir>, patience: &Patience) -> Result<Self> {
         let path = root.path().join(LOCK);
         let file = patiently(patience, || {
-            let file = root
-                .open_or_new(LOCK)
-                .map_err(Error::store_io("open", &path))?;
+            let refused = || Error::Store {
+                path: path.clone(),
+                message: "the lock must be a regular file; move away what lies there".into(),
+            };
+            let file = root.open_or_new(LOCK).map_err(|error| {
+                let found = root.stat(LOCK).ok().flatten();
+                match found.is_some_and(|stat| stat.in_the_way().is_some()) {
+                    true => refused(),
+                    false => Error::store_io("open", &path)(error),
+                }
+            })?;
             let stat = Stat::of_file(&file).map_err(Error::store_io("read", &path))?;
             if !stat.is_file() {
-                return Err(Error::Store {
-                    path: path.clone(),
-                    message: "the lock must be a regular file; remove what lies there".into(),
-                });
+                return Err(refused());
             }
             try_lock(&path, file, File::try_lock)?
                 .filter(|_| {

@@ -11,6 +11,7 @@ pub mod kv;
 pub mod layout;
 pub mod lock;
 pub mod name;
+mod places;
 pub mod record;
 mod relocate;
 pub mod remove;
@@ -38,6 +39,8 @@ pub use record::{Descriptor, Entry, Failure, Format, ImportRecord, Marker};
 pub use writer::Writer;
 
 use crate::error::{Error, Result};
+use crate::fs::dir::no_folder;
+use crate::fs::stat::Room;
 use crate::fs::{Stat, atomic};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::{SessionKey, Sha256, readable};
@@ -119,7 +122,8 @@ impl Store {
                 record::FORMAT
             ))),
             Some(Err(damaged)) => Err(refuse(format!(
-                "the record that says who the store belongs to is damaged: {}",
+                "the record that says whose the store is, is damaged: {}; if it is this \
+                 workspace's store, remove that file and run again, which writes it anew",
                 damaged.reason
             ))),
         }
@@ -133,8 +137,8 @@ impl Store {
     /// folder in it that is a link.
     pub fn claim(&self, workspace: &Path) -> Result<Claim> {
         self.check_folders()?;
-        let root = absolute(self.layout.root());
-        let workspace = absolute(workspace);
+        let root = without_links(self.layout.root());
+        let workspace = without_links(workspace);
         let inside = root.starts_with(&workspace);
         let name = readable(workspace.as_os_str());
         let found = self.format()?;
@@ -174,11 +178,15 @@ impl Store {
                 Ok(Some(stat)) if !stat.is_dir() => {
                     return Err(Error::Store {
                         path: folder,
-                        message: "a folder of the store may not be a link or a file".into(),
+                        message: "a folder of the store may not be a link or a file; move it away \
+                                  and run again"
+                            .into(),
                     });
                 }
                 Ok(_) => {}
-                // The root itself is a file, say; opening it gives the reason.
+                Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                    return Err(no_folder(self.layout.root()));
+                }
                 Err(error) => return Err(Error::store_io("read", &folder)(error)),
             }
         }
@@ -244,7 +252,7 @@ impl Store {
     /// The folder cannot be listed.
     pub fn stream_names(&self) -> Result<HashSet<StreamName>> {
         let mut names = HashSet::new();
-        kv::for_each_file(&self.layout.journal_dir(), |file| {
+        kv::for_each_record(&self.layout.journal_dir(), |file| {
             names.extend(file.strip_suffix(".jsonl").and_then(StreamName::parse));
         })?;
         Ok(names)
@@ -255,11 +263,11 @@ impl Store {
     /// # Errors
     /// The folder cannot be listed.
     pub fn descriptor_names(&self) -> Result<HashSet<StoreName>> {
-        let names = kv::list(&self.layout, Namespace::Sessions)?;
-        Ok(names
-            .iter()
-            .filter_map(|name| StoreName::parse(name))
-            .collect())
+        let mut names = HashSet::new();
+        kv::for_each_record(&self.layout.namespace_dir(Namespace::Sessions), |file| {
+            names.extend(file.strip_suffix(".json").and_then(StoreName::parse));
+        })?;
+        Ok(names)
     }
 
     /// Who has which name in the store, for [`Names::assign`].
@@ -300,9 +308,9 @@ impl Store {
         Ok(found)
     }
 
-    /// Bytes that may still be written to where the store lies.
-    pub fn available_bytes(&self) -> Option<u64> {
-        crate::fs::stat::available_bytes(self.layout.root())
+    /// How much may still be written to where the store lies.
+    pub fn room(&self) -> Option<Room> {
+        Room::at(self.layout.root())
     }
 
     fn get<T: DeserializeOwned>(&self, namespace: Namespace, key: &str) -> Result<Option<T>> {
@@ -382,7 +390,7 @@ impl Occupants<'_> {
 }
 
 /// The path without links, as far as it exists.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn without_links(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for ancestor in path.ancestors() {
         if let (Ok(existing), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {

@@ -103,6 +103,10 @@ impl Writer {
     /// # Errors
     /// It cannot be removed.
     pub fn remove_marker(&self) -> Result<bool> {
+        if self.store.is_in_the_way(Namespace::Markers, MARKER_KEY) {
+            // It vouches for nothing, and is nobody's to remove.
+            return Ok(false);
+        }
         self.remove(Namespace::Markers, MARKER_KEY)
     }
 

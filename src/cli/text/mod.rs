@@ -15,6 +15,7 @@ use std::io::{self, Write};
 
 use indicatif::{BinaryBytes, HumanCount};
 use session_import::model::diagnostic::{Code, Diagnostic, Severity};
+use session_import::model::plural::plural;
 use session_import::report::{Action, ItemReport, RunReport};
 
 use self::groups::Group;
@@ -67,7 +68,8 @@ fn not_imported(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let mut what = Vec::new();
     if report.failed > 0 {
         let (failed, scanned) = (HumanCount(report.failed), HumanCount(report.scanned));
-        what.push(format!("{failed} of {scanned} sessions"));
+        let sessions = plural(report.scanned, "session");
+        what.push(format!("{failed} of {scanned} {sessions}"));
     }
     if report.unreadable > 0 {
         what.push(format!(
@@ -271,8 +273,7 @@ fn rejected(report: &RunReport, context: &Context<'_>, out: &mut dyn Write) -> i
 
 /// `1 line`, `2,000 lines`.
 fn count(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", HumanCount(number))
+    format!("{} {}", HumanCount(number), plural(number, what))
 }
 
 #[cfg(test)]

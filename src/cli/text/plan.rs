@@ -38,8 +38,9 @@ const MESSAGES: usize = 3;
 const GAP: u16 = 2;
 /// No name is made narrower than this.
 const LEAST: usize = 12;
-/// Nor left wider than this, terminal or not: a header can hold anything.
-const MOST: usize = 260;
+/// Nor left wider than this, terminal or not: a header can hold anything, and
+/// one long name would push every row apart. The JSON has them whole.
+const MOST: usize = 80;
 
 type Row = [String; COLUMNS.len()];
 type Widths = [usize; COLUMNS.len()];

@@ -109,19 +109,20 @@ fn totals(report: &UndoReport, out: &mut dyn Write) -> io::Result<()> {
         true => ("would be removed", "would be forgotten"),
         false => ("removed", "forgotten"),
     };
-    let kept = match report.kept {
-        0 => String::new(),
-        kept => format!(", {} kept", HumanCount(kept)),
-    };
-    let failed = match report.failed {
-        0 => String::new(),
-        failed => format!(", {} not removed", HumanCount(failed)),
-    };
-    let sessions = Styled(HEADING, count(report.scanned, "imported session"));
-    let number = HumanCount(report.removed);
-    writeln!(out, "{sessions}: {number} {removed}{kept}{failed}.")?;
-    let messages = count(report.messages, "message");
-    writeln!(out, "{messages}, {} {removed}.", BinaryBytes(report.bytes))?;
+    let (settled, sessions): (Vec<_>, Vec<_>) =
+        report.items.iter().partition(|item| item.stream.is_none());
+    if !sessions.is_empty() {
+        let number = Styled(HEADING, count(sessions.len() as u64, "imported session"));
+        writeln!(out, "{number}: {}.", outcomes(&sessions, removed))?;
+        let messages = count(report.messages, "message");
+        writeln!(out, "{messages}, {} {removed}.", BinaryBytes(report.bytes))?;
+    }
+    if !settled.is_empty() {
+        // Nothing was ever imported of these.
+        let number = Styled(HEADING, count(settled.len() as u64, "accepted failure"));
+        let outcomes = outcomes(&settled, forgotten);
+        writeln!(out, "{number}: {outcomes}. The next run tries again.")?;
+    }
     if report.failures_forgotten > 0 {
         let failures = count(report.failures_forgotten, "recorded failure");
         writeln!(out, "{failures} {forgotten}.")?;
@@ -132,6 +133,22 @@ fn totals(report: &UndoReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "Nothing of any import is left.")?;
     }
     writeln!(out, "Store: {store}")
+}
+
+/// `2 removed, 1 kept`.
+fn outcomes(items: &[&UndoItem], gone: &str) -> String {
+    let of = |action| items.iter().filter(|item| item.action == action).count() as u64;
+    let number = of(UndoAction::Removed) + of(UndoAction::WouldRemove);
+    let others = [
+        (of(UndoAction::Kept), "kept"),
+        (of(UndoAction::Failed), "not removed"),
+    ];
+    let others = others.into_iter().filter(|(number, _)| *number > 0);
+    let all = [(number, gone)].into_iter().chain(others);
+    let told: Vec<_> = all
+        .map(|(number, what)| format!("{} {what}", HumanCount(number)))
+        .collect();
+    told.join(", ")
 }
 
 fn next_command(

@@ -145,9 +145,23 @@ fn totals(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
         number(*messages, "message")
     )?;
     if report.clean {
-        writeln!(out, "Nothing is wrong.")?;
+        writeln!(out, "{}", all_well(report))?;
     }
     writeln!(out, "Store: {}", visible(store))
+}
+
+/// What it means that there is no finding: of what is not in the store, nothing
+/// can be wrong.
+fn all_well(report: &VerifyReport) -> String {
+    let missing = [Check::NotImported, Check::FailedItem];
+    let mut notices = report.notices.iter();
+    let is_missing = notices.any(|notice| missing.contains(&notice.code));
+    match (report.sources, report.entries) {
+        (0, 0) => "There was nothing to verify.".to_owned(),
+        (_, 0) if is_missing => "Nothing was verified: nothing of it is in the store.".to_owned(),
+        _ if is_missing => "What is in the store is right; not everything is in it.".to_owned(),
+        _ => "Nothing is wrong.".to_owned(),
+    }
 }
 
 /// What is most worth typing now.

@@ -14,6 +14,7 @@ use super::residue::Held;
 use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 use crate::model::session::Kind;
 use crate::ops::compare::{Compare, Gone};
 use crate::plan::Item;
@@ -31,13 +32,8 @@ pub(super) struct Dropped {
 
 impl Dropped {
     pub(super) fn warning(self) -> Option<Diagnostic> {
-        let several = |count: u64, what: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {what}")),
-            _ => Some(format!("{count} {what}s")),
-        };
-        let messages = several(self.messages, "message");
-        let parts = [messages, several(self.lines, "line")];
+        let of = |number: u64, what: &str| (number > 0).then(|| count(number, what));
+        let parts = [of(self.messages, "message"), of(self.lines, "line")];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let verb = match self.messages + self.lines {
             0 => return None,
@@ -66,11 +62,11 @@ impl Importer<'_> {
         mut draft: Option<&mut Draft>,
     ) -> Result<Dropped> {
         let unchanged = item.record().filter(|entry| entry.sha256 == Some(hash));
-        let mut count = Dropped::default();
+        let mut dropped = Dropped::default();
         let mut moved =
-            self.keep_residue(item, name, unchanged, &mut count, draft.as_deref_mut())?;
+            self.keep_residue(item, name, unchanged, &mut dropped, draft.as_deref_mut())?;
         let Some(mut compare) = compare else {
-            return Ok(count);
+            return Ok(dropped);
         };
         compare.relation();
         let stream = self.store.layout().stream_file(&name.messages());
@@ -80,7 +76,7 @@ impl Importer<'_> {
                 if take(&mut moved, &Sha256::of(record.as_bytes())) {
                     return Ok(());
                 }
-                count.messages += 1;
+                dropped.messages += 1;
                 match &mut draft {
                     Some(draft) => draft.dropped(record),
                     None => Ok(()),
@@ -92,11 +88,11 @@ impl Importer<'_> {
                 if is_in_source || take(&mut moved, &Sha256::of(bytes)) {
                     return Ok(());
                 }
-                count.lines += 1;
+                dropped.lines += 1;
                 keep_damaged(&mut draft, line, "messages", bytes)
             }
         })?;
-        Ok(count)
+        Ok(dropped)
     }
 
     /// Takes over what is in the old residue and not in the source any more.
@@ -108,7 +104,7 @@ impl Importer<'_> {
         item: &Item,
         name: &StoreName,
         unchanged: Option<&Entry>,
-        count: &mut Dropped,
+        dropped: &mut Dropped,
         mut draft: Option<&mut Draft>,
     ) -> Result<HashMap<Sha256, u64>> {
         let path = self.store.layout().stream_file(&name.residue());
@@ -143,7 +139,7 @@ impl Importer<'_> {
                     let is_in_source =
                         unchanged.is_some_and(|entry| gives_line(entry, damaged.line)) && *is_ours;
                     if !is_in_source {
-                        count.lines += 1;
+                        dropped.lines += 1;
                         keep_damaged(&mut draft, damaged.line, "residue", old.raw())?;
                     }
                     continue;
@@ -154,7 +150,7 @@ impl Importer<'_> {
             let held: Option<Held<'_>> = serde_json::from_str(value).ok();
             let is_ours = |held: &Held<'_>| held.line.is_some() || held.is_dropped();
             let Some(held) = held.filter(|held| is_object && is_ours(held)) else {
-                count.lines += 1;
+                dropped.lines += 1;
                 if let Some(draft) = &mut draft {
                     draft.dropped(value)?;
                 }
@@ -162,8 +158,8 @@ impl Importer<'_> {
             };
             if held.line.is_none() {
                 match held.record.is_some_and(|record| is_message(record.get())) {
-                    true => count.messages += 1,
-                    false => count.lines += 1,
+                    true => dropped.messages += 1,
+                    false => dropped.lines += 1,
                 }
                 if let Some(digest) = held.moved().filter(|_| !is_as_left) {
                     *moved.entry(digest).or_default() += 1;
@@ -172,7 +168,7 @@ impl Importer<'_> {
                     draft.kept(value)?;
                 }
             } else if !in_source && old_lines.next().is_none_or(|line| !line.is_there) {
-                count.lines += 1;
+                dropped.lines += 1;
                 if let Some(draft) = &mut draft {
                     draft.dropped(value)?;
                 }

@@ -11,6 +11,7 @@ use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::model::message::{Discard, Sink};
+use crate::model::plural::count;
 use crate::model::session::Reading;
 use crate::ops::compare::{Compare, Tee};
 use crate::plan::{Item, Reads};
@@ -78,9 +79,9 @@ impl Importer<'_> {
                             return Ok(read);
                         }
                         let message = format!(
-                            "the application was writing it and it gave {} messages, fewer than \
-                             the {} that the store holds; nothing was changed, run again later",
-                            read.reading.messages,
+                            "the application was writing it and it gave {}, fewer than the {} that \
+                             the store holds; nothing was changed, run again later",
+                            count(read.reading.messages, "message"),
                             held.unwrap_or(0)
                         );
                         return Err(Error::source(Code::ChangedWhileRead, message));

@@ -213,9 +213,12 @@ impl Undo<'_> {
             false => Vec::new(),
         };
         let sessions = noted.into_iter().filter_map(|noted| noted.session);
-        let wanted = sessions
-            .chain(cut_off)
-            .filter(|s| self.only.has(&s.session_key));
+        let all: Vec<Session> = sessions.chain(cut_off).collect();
+        let failures = self.store.failures()?.by_key;
+        let failures = failures.values().map(|failure| &failure.session_key);
+        let known = all.iter().map(|s| &s.session_key).chain(failures);
+        self.diagnostics.extend(self.only.unmatched(known));
+        let wanted = all.into_iter().filter(|s| self.only.has(&s.session_key));
         let mut by_name: BTreeMap<StoreName, Session> = BTreeMap::new();
         let mut sessions = Vec::new();
         for session in wanted {

@@ -8,6 +8,7 @@ use super::examine::{Examiner, State};
 use super::lockstep::{Lockstep, Seen};
 use crate::model::check::Check;
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 use crate::model::session::Kind;
 use crate::ops::compare::describe;
 use crate::plan::Item;
@@ -165,8 +166,8 @@ impl Judge<'_> {
                 let message = "its residue stream is not there";
                 self.tell(Check::ResidueMissing, file, message);
             } else if is_same_source && given > 0 {
-                let message =
-                    format!("the source gives {given} lines of residue, the store has none");
+                let lines = count(given, "line");
+                let message = format!("the source gives {lines} of residue, the store has none");
                 self.tell(Check::ResidueDiffers, file, message);
             }
             return;
@@ -198,7 +199,10 @@ impl Judge<'_> {
         let message = match (differs, seen.gap) {
             (true, _) => match seen.differs {
                 Some(first) => format!("residue record {first} differs in {}", seen.fields),
-                None => format!("it holds {numbered} lines of the source, which gives {given}"),
+                None => {
+                    let lines = count(numbered, "line");
+                    format!("it holds {lines} of the source, which gives {given}")
+                }
             },
             (false, Some(gap)) => format!("its offsets have a gap at record {gap}"),
             (false, None) => "its bytes are not those that were written".to_owned(),
@@ -239,13 +243,17 @@ impl Judge<'_> {
         let has_messages = messages.is_some() && self.held.journal == self.entry.journal_sha256;
         let message = if !lines.add_up() {
             format!(
-                "of {} lines, {} are headers, {} messages, {} residue, {} blank",
-                lines.total, lines.headers, lines.messages, lines.residue, lines.blank
+                "of {}, {}, {}, {} of residue and {} blank are counted",
+                count(lines.total, "line"),
+                count(lines.headers, "header"),
+                count(lines.messages, "message"),
+                lines.residue,
+                lines.blank
             )
         } else if is_by_line && has_residue && numbered != lines.residue {
             format!(
-                "{} lines are residue, the stream holds {numbered}",
-                lines.residue
+                "its entry counts {} of residue, the stream holds {numbered}",
+                count(lines.residue, "line")
             )
         } else if is_one_to_one
             && has_messages
@@ -253,8 +261,8 @@ impl Judge<'_> {
         {
             let held = messages.map_or(0, |seen| seen.records);
             format!(
-                "{} lines are messages, the stream holds {held}",
-                lines.messages
+                "its entry counts {}, the stream holds {held}",
+                count(lines.messages, "message")
             )
         } else {
             return;
@@ -286,21 +294,23 @@ impl Relation {
 }
 
 fn written_on(seen: &Seen, given: u64) -> String {
-    let agreed = seen.agreed;
+    let agreed = count(seen.agreed, "message");
     match seen.records.checked_sub(given) {
-        Some(0) => format!("it agrees with the source in all {agreed} messages"),
-        Some(more) => {
-            format!("it agrees with all {agreed} messages of the source, and has {more} more")
-        }
-        None => format!("it agrees with the first {agreed} of the source's {given} messages"),
+        Some(0) => format!("it agrees with the source in all {agreed}"),
+        Some(more) => format!("it agrees with all {agreed} of the source, and has {more} more"),
+        None => format!(
+            "it agrees with the first {} of the source's {}",
+            seen.agreed,
+            count(given, "message")
+        ),
     }
 }
 
 fn first_difference(seen: &Seen, given: u64) -> String {
     let records = seen.records;
     let counts = match records == given {
-        true => format!("{} of {records} messages differ", seen.differing),
-        false => format!("it holds {records} messages, the source {given}"),
+        true => format!("{} of {} differ", seen.differing, count(records, "message")),
+        false => format!("it holds {}, the source {given}", count(records, "message")),
     };
     match seen.differs {
         Some(first) => format!("message {first} differs in {}; {counts}", seen.fields),

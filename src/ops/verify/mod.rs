@@ -32,7 +32,7 @@ use self::store::Whole;
 use self::task::Task;
 use super::import::Importer;
 use super::options::{Only, Progress};
-use super::workspace::{STORE, Surroundings};
+use super::workspace::{Surroundings, store_root};
 use crate::error::{Error, Result};
 use crate::model::check::{Check, Weight};
 use crate::model::diagnostic::Diagnostic;
@@ -82,10 +82,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
     let surroundings = Surroundings::of_process();
     let only = Only::new(&options.only)?;
     let workspace = surroundings.workspace(options.workspace.as_deref())?;
-    let root = match &options.store {
-        Some(store) => store.clone(),
-        None => workspace.join(STORE),
-    };
+    let root = store_root(options.store.as_deref(), &workspace)?;
     let store = Store::at(&root);
     // Held to the end: an import in between would look like damage.
     let _lock = SharedLock::take(store.layout(), options.retry_lock)?;
@@ -135,6 +132,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
             ..VerifyReport::default()
         },
         threads: Vec::new(),
+        unmatched: Vec::new(),
     };
     let threads = options.jobs.unwrap_or(0);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
@@ -153,6 +151,8 @@ struct Verify<'a> {
     report: VerifyReport,
     /// Threads of the sources that were read.
     threads: Vec<String>,
+    /// Patterns that fit no session.
+    unmatched: Vec<Diagnostic>,
 }
 
 impl Verify<'_> {
@@ -207,8 +207,10 @@ impl Verify<'_> {
             .map(|item| &item.session.key)
             .filter(is_selected)
             .count() as u64;
-        let keys = entries.values().map(|entry| &entry.session_key);
-        self.report.entries = keys.filter(is_selected).count() as u64;
+        let keys = || entries.values().map(|entry| &entry.session_key);
+        self.report.entries = keys().filter(is_selected).count() as u64;
+        let known = all().map(|item| &item.session.key).chain(keys());
+        self.unmatched = self.only.unmatched(known);
         let items: Vec<&Item> = all().collect();
         let found = self
             .whole
@@ -271,7 +273,8 @@ impl Verify<'_> {
         }
     }
 
-    fn finish(self, diagnostics: Vec<Diagnostic>) -> VerifyReport {
+    fn finish(mut self, mut diagnostics: Vec<Diagnostic>) -> VerifyReport {
+        diagnostics.append(&mut self.unmatched);
         let mut report = self.report;
         for list in [&mut report.findings, &mut report.notices] {
             list.sort_by(|a, b| {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::model::check::Check;
 use crate::model::key::{SessionKey, Sha256};
+use crate::model::plural::count;
 use crate::ops::options::Only;
 use crate::plan::Item;
 use crate::report::Finding;
@@ -181,8 +182,8 @@ impl Whole {
         };
         let failed = self.failures.len();
         if failed > 0 {
-            let plural = if failed == 1 { "" } else { "s" };
-            let message = format!("there is a marker, and {failed} failed item{plural}");
+            let failed = count(failed as u64, "failed item");
+            let message = format!("there is a marker, and {failed}");
             return of_marker(Check::MarkerWithFailures, message);
         }
         let Marker {
@@ -194,8 +195,9 @@ impl Whole {
         } = marker;
         if !marker.adds_up() {
             let message = format!(
-                "the marker counts {scanned} sessions, {imported} imported, {skipped} skipped, \
-                 {failed} failed"
+                "the marker counts {}, {imported} imported, {skipped} skipped, \
+                 {failed} failed",
+                count(*scanned, "session")
             );
             return of_marker(Check::MarkerCounts, message);
         }
@@ -208,8 +210,10 @@ impl Whole {
         let ours = entries.values().filter(is_ours).count() + self.damaged.len();
         let vouched = ours as u64 + self.left_alone + strangers;
         if *scanned > vouched {
+            let verb = if vouched == 1 { "is" } else { "are" };
+            let counted = count(*scanned, "session");
             let mut message =
-                format!("the marker counts {scanned} sessions, and {vouched} are vouched for");
+                format!("the marker counts {counted}, and {vouched} {verb} vouched for");
             let missing: BTreeSet<&SessionKey> = items
                 .iter()
                 .filter(|item| item.entry.is_none())

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::model::check::Check;
 use crate::model::key::{SessionKey, Sha256};
 use crate::model::message::Discard;
+use crate::model::plural::count;
 use crate::model::session::Kind;
 use crate::ops::compare::describe;
 use crate::plan::Item;
@@ -280,15 +281,16 @@ fn beside(
         Relation::Ahead if has_descriptor && !is_of_import => Finding::new(
             Check::ApplicationRecord,
             format!(
-                "the application's own record agrees with all {given} messages of the source, \
-                 and has {} more",
+                "the application's own record agrees with all {} of the source, and has {} more",
+                count(given, "message"),
                 seen.records - given
             ),
         ),
         Relation::Ahead | Relation::First => {
             let message = format!(
                 "it is not imported; a record that no entry vouches for agrees with {agreed} of \
-                 its {given} messages"
+                 its {}",
+                count(given, "message")
             );
             Finding::new(Check::NotImported, message)
         }

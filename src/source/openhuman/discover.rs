@@ -85,6 +85,8 @@ pub struct Discovery {
     pub files: Vec<Found>,
     /// Source folders that could not be listed.
     pub unreadable: Vec<Diagnostic>,
+    /// The same as paths relative to the workspace.
+    pub unreadable_folders: Vec<PathBuf>,
     /// What a person may miss.
     pub diagnostics: Vec<Diagnostic>,
     /// Whether any source folder is there.
@@ -365,6 +367,7 @@ impl Scan<'_> {
         let message = format!("cannot list {}: {error}", folder.display());
         let diagnostic = Diagnostic::new(Code::UnreadableFolder, message);
         self.found.unreadable.push(diagnostic);
+        self.found.unreadable_folders.push(relative.to_owned());
     }
 }
 

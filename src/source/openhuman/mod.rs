@@ -1,13 +1,13 @@
 //! The OpenHuman workspace: transcripts in every generation of their format,
 //! the run ledger, the sub-agents file.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::fs::open_regular;
 use crate::model::key::Sha256;
 use crate::model::message::{Discard, Sink};
 use crate::model::session::Reading;
@@ -51,7 +51,7 @@ const HEAD: u64 = 4096;
 /// What a Markdown file is: `None` where it has neither header nor messages
 /// nor the rendered title, and so is no transcript (`openhuman-workspace.md` §7).
 pub(crate) fn markdown_format(path: &Path) -> io::Result<Option<Format>> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.by_ref().take(HEAD).read_to_end(&mut bytes)?;
     if markdown_rendered::looks_like(&bytes) {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::Limits;
 use super::open::{Deadline, Trouble};
 use super::state::{State, beside, has_content, unreadable};
+use crate::fs::open_regular;
 use crate::source::openhuman::locate::Refused;
 
 /// What a rollback journal starts with, and ends with if it names a
@@ -63,7 +64,7 @@ pub(super) fn copy(
 
 fn copy_file(from: &Path, to: &Path, deadline: &Deadline) -> Result<(), Trouble> {
     const PIECE: u64 = 16 << 20;
-    let source = File::open(from).map_err(|error| unreadable(from, error))?;
+    let source = open_regular(from).map_err(|error| unreadable(from, error))?;
     let mut target = File::create(to).map_err(Trouble::Copy)?;
     loop {
         deadline.check()?;

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::locate::locate;
 use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::plural::count;
 use rows::Rows;
 
 const FOLDER: &str = "session_db";
@@ -165,10 +166,11 @@ fn add(lists: &mut HashMap<String, Vec<String>>, key: &str, value: &str) {
 fn warnings(rows: &Rows) -> Vec<Diagnostic> {
     let mut found = rows.notes.clone();
     if rows.unusable > 0 {
+        let rows_out = count(rows.unusable, "row");
+        let verb = if rows.unusable == 1 { "was" } else { "were" };
         found.push(format!(
-            "{} rows of agent_runs were left out: id must be text, \
+            "{rows_out} of agent_runs {verb} left out: id must be text, \
              parent_thread_id and worker_thread_id text or null, none longer than {} bytes",
-            rows.unusable,
             rows::LONGEST_ID
         ));
     }

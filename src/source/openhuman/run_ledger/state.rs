@@ -2,13 +2,13 @@
 //! read or copied (`openhuman-workspace.md` §3).
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use super::open::{Deadline, Trouble};
+use crate::fs::open_regular;
 
 /// How often a database that changes under the reading is tried.
 pub(super) const ATTEMPTS: u32 = 20;
@@ -65,7 +65,8 @@ impl State {
             return Ok(state);
         }
         let mut wal_header = Vec::new();
-        match File::open(&wal).and_then(|file| file.take(WAL_HEADER).read_to_end(&mut wal_header)) {
+        match open_regular(&wal).and_then(|file| file.take(WAL_HEADER).read_to_end(&mut wal_header))
+        {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(unreadable(&wal, error)),
             // Gone since: the state after will differ from this one.
             _ => Ok(Self {

@@ -2,7 +2,9 @@
 //! (`openhuman-workspace.md` §4).
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use super::stream::{self, Unusable};
@@ -37,8 +39,13 @@ pub fn read_history(workspace: &Path, subagent: &Subagent, sink: &mut dyn Sink) 
         let message = format!("{FOLDER}/{FILE} is not there any more");
         return Err(Error::source(Code::Vanished, message));
     };
+    // Where it was before: a file of many sub-agents is not read through for
+    // each of them.
+    if let Some(raw) = record_at(&file, subagent) {
+        return feed(&raw, subagent, sink);
+    }
     let mut found = None;
-    let outcome = stream::records(file, stream::LARGEST_RECORD, &mut |_, raw| {
+    let outcome = stream::records(file, stream::LARGEST_RECORD, &mut |_, _, raw| {
         let is_it =
             raw.len() as u64 == subagent.bytes && Sha256::of(raw.as_bytes()) == subagent.sha256;
         if !is_it {
@@ -55,6 +62,14 @@ pub fn read_history(workspace: &Path, subagent: &Subagent, sink: &mut dyn Sink) 
             format!("{FOLDER}/{FILE}: the sub-agent's record changed since it was looked at"),
         )),
     }
+}
+
+/// The record's text, if it lies where it lay when it was looked at.
+fn record_at(file: &File, subagent: &Subagent) -> Option<String> {
+    let mut raw = vec![0; usize::try_from(subagent.bytes).ok()?];
+    file.read_exact_at(&mut raw, subagent.at).ok()?;
+    let is_it = Sha256::of(&raw) == subagent.sha256;
+    String::from_utf8(raw).ok().filter(|_| is_it)
 }
 
 fn feed(raw: &str, subagent: &Subagent, sink: &mut dyn Sink) -> Result<Reading> {

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
+use crate::model::plural::count;
 
 pub use history::read_history;
 use record::Parsed;
@@ -65,6 +66,8 @@ pub struct Subagent {
     pub sha256: Sha256,
     /// Length of that text.
     pub bytes: u64,
+    /// Where it began in the file.
+    pub at: u64,
 }
 
 /// All usable records of the file, in its order.
@@ -95,8 +98,8 @@ impl Subagents {
             };
             let metadata = file.metadata();
             reading.subagents.mtime = metadata.and_then(|metadata| metadata.modified()).ok();
-            stream::records(file, largest, &mut |number, raw| {
-                reading.add(number, raw);
+            stream::records(file, largest, &mut |number, at, raw| {
+                reading.add(number, at, raw);
                 ControlFlow::Continue(())
             })
         });
@@ -130,9 +133,9 @@ struct Reading {
 }
 
 impl Reading {
-    fn add(&mut self, number: usize, raw: &str) {
+    fn add(&mut self, number: usize, at: u64, raw: &str) {
         let Parsed {
-            subagent,
+            mut subagent,
             around,
             odd,
         } = match record::parse(raw) {
@@ -142,6 +145,7 @@ impl Reading {
                 return self.leave_out(number, id, &left.why, left.messages);
             }
         };
+        subagent.at = at;
         let messages = subagent.history_len;
         if let Some(&first) = self.by_id.get(&subagent.id) {
             let records = &self.subagents.records;
@@ -192,8 +196,8 @@ impl Reading {
     fn finish(mut self) -> (Subagents, Vec<Diagnostic>) {
         let (records, messages) = self.unnamed;
         if records > 0 {
-            let more =
-                format!("and {records} more records (messages in their histories: {messages})");
+            let records = count(records, "more record");
+            let more = format!("and {records} (messages in their histories: {messages})");
             self.warnings.push(warning(&more));
         }
         (self.subagents, self.warnings)

@@ -104,6 +104,7 @@ pub(super) fn parse(raw: &str) -> Result<Parsed, LeftOut> {
         history_len,
         sha256: Sha256::of(raw.as_bytes()),
         bytes: raw.len() as u64,
+        at: 0,
     };
     Ok(Parsed {
         subagent,
@@ -218,6 +219,7 @@ mod tests {
             history_len: 3,
             sha256: Sha256::of(FULL.as_bytes()),
             bytes: FULL.len() as u64,
+            at: 0,
         };
         assert_eq!(subagent, expected);
     }

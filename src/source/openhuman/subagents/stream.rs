@@ -12,6 +12,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::{FILE, FOLDER};
+use crate::fs::open_regular;
 use crate::source::openhuman::locate::{Refused, locate};
 
 /// A record that is larger than this many bytes ends the reading.
@@ -46,22 +47,25 @@ pub(super) fn open(workspace: &Path) -> Result<Option<File>, Unusable> {
     let Some(path) = locate(workspace, FOLDER, FILE)? else {
         return Ok(None);
     };
-    Ok(Some(File::open(path).map_err(Refused::Io)?))
+    Ok(Some(open_regular(&path).map_err(Refused::Io)?))
 }
 
-/// Calls `each` with every record and its number from 1, until it breaks or
-/// something is wrong. Only `Ok` says that the whole file is as it should be.
+/// Calls `each` with every record, its number from 1 and the offset at which it
+/// begins, until it breaks or something is wrong. Only `Ok` says that the whole file is as it should be.
 pub(super) fn records(
     file: File,
     largest: u64,
-    each: &mut dyn FnMut(usize, &str) -> ControlFlow<()>,
+    each: &mut dyn FnMut(usize, u64, &str) -> ControlFlow<()>,
 ) -> Result<(), Unusable> {
     let mut file = BufReader::new(file);
     let start = file.fill_buf().map_err(Refused::Io)?;
+    let mut read = 0;
     if start.starts_with(BYTE_ORDER_MARK) {
-        file.consume(BYTE_ORDER_MARK.len());
+        read = BYTE_ORDER_MARK.len();
+        file.consume(read);
     }
     let meter = Meter {
+        read: Cell::new(read as u64),
         left: Cell::new(largest),
         record: Cell::new(1),
         end: Cell::new(None),
@@ -96,6 +100,8 @@ pub(super) fn records(
 
 /// What the parser and its input tell each other.
 struct Meter {
+    /// Bytes that the parser has taken.
+    read: Cell<u64>,
     /// Bytes that the record in hand may still take.
     left: Cell<u64>,
     record: Cell<usize>,
@@ -119,6 +125,7 @@ struct Metered<'m> {
 impl Read for Metered<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
+        self.meter.read.set(self.meter.read.get() + read as u64);
         match self.meter.left.get().checked_sub(read as u64) {
             Some(left) => self.meter.left.set(left),
             None => {
@@ -133,7 +140,7 @@ impl Read for Metered<'_> {
 struct Records<'m, 'f> {
     largest: u64,
     meter: &'m Meter,
-    each: &'f mut dyn FnMut(usize, &str) -> ControlFlow<()>,
+    each: &'f mut dyn FnMut(usize, u64, &str) -> ControlFlow<()>,
 }
 
 impl<'de> Visitor<'de> for Records<'_, '_> {
@@ -150,7 +157,9 @@ impl<'de> Visitor<'de> for Records<'_, '_> {
                 self.meter.end.set(Some(End::TooMany));
                 return Err(A::Error::custom("too many"));
             }
-            if (self.each)(number, record.get()).is_break() {
+            // The parser takes no byte behind the end of an object.
+            let at = self.meter.read.get() - record.get().len() as u64;
+            if (self.each)(number, at, record.get()).is_break() {
                 self.meter.end.set(Some(End::Stopped));
                 return Err(A::Error::custom("stopped"));
             }
@@ -172,7 +181,11 @@ mod tests {
         file.write_all(bytes).unwrap();
         file.rewind().unwrap();
         let mut seen = Vec::new();
-        let outcome = records(file, largest, &mut |number, raw| {
+        let outcome = records(file, largest, &mut |number, at, raw| {
+            if raw.starts_with('{') {
+                let at = usize::try_from(at).unwrap();
+                assert_eq!(&bytes[at..at + raw.len()], raw.as_bytes());
+            }
             seen.push(format!("{number} {raw}"));
             ControlFlow::Continue(())
         });

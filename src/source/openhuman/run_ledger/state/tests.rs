@@ -1,5 +1,5 @@
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File};
 
 use super::*;
 
