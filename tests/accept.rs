@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 use session_import::model::key::Sha256;
 use support::{Outcome, Workspace, assert_schema};
 
-#[cfg(feature = "fault-injection")]
-const EPOCH: &str = "1800000000";
 const BAD: &str = "session_raw/3_bad.jsonl";
 const HI: &str = r#"{"role":"user","content":"hi"}"#;
 const HELLO: &str = r#"{"role":"assistant","content":"hello"}"#;
@@ -399,7 +397,7 @@ fn whatever_fails_it_is_accepted_or_not_and_can_be_done_again() {
     };
     let call = |workspace: &Workspace, fault: Option<(&str, String)>| {
         let mut program = workspace.command();
-        program.env("SOURCE_DATE_EPOCH", EPOCH);
+        program.env("SOURCE_DATE_EPOCH", "1800000000");
         if let Some((name, value)) = fault {
             program.env(name, value);
         }

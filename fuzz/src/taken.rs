@@ -199,8 +199,12 @@ pub(crate) fn check_salvage_only_adds(plain: &Whole, salvaged: &Whole) {
     assert_eq!(plain.taken.messages, salvaged.taken.not_salvaged());
     assert_eq!(plain.taken.residue, salvaged.taken.residue);
     assert_eq!(plain.reading.lines, salvaged.reading.lines);
-    assert_eq!(plain.reading.header, salvaged.reading.header);
-    assert_eq!(plain.reading.unmapped_meta, salvaged.reading.unmapped_meta);
+    // Several records ran together on a line: one may be a refreshed header.
+    let is_header = |left: &Left| left.text.windows(4).any(|part| part == b"meta");
+    if !plain.taken.residue.iter().any(is_header) {
+        assert_eq!(plain.reading.header, salvaged.reading.header);
+        assert_eq!(plain.reading.unmapped_meta, salvaged.reading.unmapped_meta);
+    }
     assert_eq!(plain.reading.rejected, salvaged.reading.rejected);
 }
 

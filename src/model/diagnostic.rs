@@ -129,7 +129,7 @@ code_table! {
         "The application was writing the file during three readings. It was imported as last read, and the next run reads it again.";
     /// The store had messages that the source does not hold.
     DroppedMessages = "dropped-messages", Warning,
-        "Before its fifth format the application rewrote transcripts and could shorten them; or a stream that had gone another way was replaced with `--overwrite`. The messages that only the store had are kept in the session's residue stream as `dropped`.";
+        "Before its fifth format the application rewrote transcripts and could shorten them; or a stream that had gone another way was replaced with `--overwrite`. What only the store had, messages and other lines, is kept in the session's residue stream as `dropped`; so is a line of the store that nobody can read any more.";
     /// The application wrote to the stream while it was replaced.
     StreamWrittenOn = "stream-written-on", Warning,
         "Between the last look at the stream and the end of the commit the application wrote to it. The next run looks at it again.";

@@ -115,3 +115,26 @@ pub trait Sink {
     /// in the source.
     fn set_aside(&mut self, _message: &Message<'_>) {}
 }
+
+/// Takes everything and keeps nothing: for a dry run, and where a reader's
+/// counts are all that is wanted.
+#[derive(Debug, Default)]
+pub struct Discard;
+
+impl Sink for Discard {
+    fn message(&mut self, _: &Message<'_>) -> Result<(), crate::Error> {
+        Ok(())
+    }
+
+    fn residue(&mut self, _: &Residue<'_>) -> Result<(), crate::Error> {
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<(), crate::Error> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), crate::Error> {
+        Ok(())
+    }
+}

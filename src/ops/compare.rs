@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink};
 use crate::plan::fingerprint::value_of;
-use crate::store::journal::{Record, StreamReader};
+use crate::store::journal::{self, Record, StreamReader};
 use crate::store::stream::Damaged;
 
 /// How the store's messages stand to the source's.
@@ -57,6 +57,15 @@ impl Digests {
     }
 }
 
+/// Something in the store's stream that the source does not have.
+#[derive(Debug)]
+pub(crate) enum Gone<'a> {
+    /// A record's value.
+    Record(&'a str),
+    /// A line, from 1, that is no record; so nobody can say what it was.
+    Damaged(u64, &'a [u8]),
+}
+
 /// Compares while the source's messages come in.
 pub(crate) struct Compare {
     stream: StreamReader,
@@ -67,6 +76,9 @@ pub(crate) struct Compare {
     differing: Digests,
     /// Messages that are in the source still, but none of its messages.
     set_aside: Digests,
+    /// A damaged line that is the beginning of what the source gives there:
+    /// somebody was stopped while it wrote it.
+    begun: Option<u64>,
     /// When the stream's records were written, as far as they were read.
     times: Times,
 }
@@ -97,6 +109,7 @@ impl Compare {
             state: State::Agreeing,
             differing: Digests::default(),
             set_aside: Digests::default(),
+            begun: None,
             times: Times::None,
         }))
     }
@@ -138,11 +151,26 @@ impl Compare {
         }
     }
 
-    /// The store's records whose messages the source no longer has, in order.
-    pub(crate) fn dropped(mut self, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    /// What the store's stream has and the source has not, in order.
+    ///
+    /// # Errors
+    /// The stream cannot be read; what `each` could not do.
+    pub(crate) fn dropped(mut self, mut each: impl FnMut(Gone<'_>) -> Result<()>) -> Result<()> {
         self.stream.rewind()?;
         let mut index = 0;
-        while let Ok(Some(record)) = self.stream.next() {
+        loop {
+            let record = match self.stream.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(()),
+                // What is no file holds nothing; a disk that fails does.
+                Err(damaged) if !damaged.is_of_line() => return self.stream.check(damaged),
+                Err(damaged) => {
+                    if self.begun != Some(damaged.line) {
+                        each(Gone::Damaged(damaged.line, self.stream.raw()))?;
+                    }
+                    continue;
+                }
+            };
             index += 1;
             if index <= self.agreed {
                 continue;
@@ -155,10 +183,9 @@ impl Compare {
             let sets = [&mut self.differing, &mut self.set_aside];
             let is_there = sets.into_iter().any(|set| set.take(&digest, id));
             if !is_there {
-                each(record.value())?;
+                each(Gone::Record(record.value()))?;
             }
         }
-        Ok(())
     }
 }
 
@@ -205,10 +232,17 @@ impl Sink for Compare {
                 }
                 Ok(Some(_)) => self.state = State::Diverged,
                 Ok(None) => self.state = State::StoreEnded,
-                Err(damaged) => self.state = State::Damaged(describe(&damaged)),
+                Err(damaged) => {
+                    self.state = State::Damaged(describe(&damaged));
+                    let mut line = Vec::new();
+                    let members = |line: &mut Vec<u8>| journal::message_members(line, message);
+                    let is_line = journal::line_start(&mut line, self.agreed, members);
+                    let is_begun = is_line.is_ok() && line.starts_with(self.stream.raw());
+                    self.begun = is_begun.then_some(damaged.line);
+                }
             }
         }
-        if self.state == State::Diverged {
+        if matches!(self.state, State::Diverged | State::Damaged(_)) {
             self.differing.add(message);
         }
         Ok(())
@@ -221,6 +255,7 @@ impl Sink for Compare {
     fn restart(&mut self) -> Result<()> {
         self.stream.rewind()?;
         self.agreed = 0;
+        self.begun = None;
         self.times = Times::None;
         self.state = State::Agreeing;
         self.differing.0.clear();
@@ -269,27 +304,5 @@ impl Sink for Tee<'_> {
         if let Some(compare) = &mut self.compare {
             compare.set_aside(message);
         }
-    }
-}
-
-/// Where a dry run's messages go.
-#[derive(Debug, Default)]
-pub(crate) struct Discard;
-
-impl Sink for Discard {
-    fn message(&mut self, _: &Message<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
     }
 }

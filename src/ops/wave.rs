@@ -8,13 +8,13 @@ use std::sync::{Mutex, RwLock};
 use rayon::prelude::*;
 
 use super::batch::Batches;
-use super::compare::Discard;
 use super::import::{Importer, Outcome, report};
 use super::options::Progress;
 use super::run::Run;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::Code;
 use crate::model::key::SessionKey;
+use crate::model::message::Discard;
 use crate::model::plural::count;
 use crate::plan::decide::Decision;
 use crate::plan::{Item, Reads};

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use super::hashing::{Buffers, HashedFile, Mark};
 use super::name::StoreName;
+use super::stream;
 pub use super::stream::{Record, StreamReader, sha256_of_file};
 use crate::error::{Error, Result};
 use crate::fs::{Dir, Temp};
+use crate::model::diagnostic::Code;
 use crate::model::key::Sha256;
 use crate::model::message::{Json, Message, Residue, Sink, Why};
 
@@ -89,11 +91,16 @@ impl Draft {
     }
 
     /// Keeps a message that the source no longer holds: `record` is the JSON
-    /// text of the old stream's value. Comes after all of the source's lines.
+    /// text of the old stream's value; where that nests too deep to lie in
+    /// another one, its text is kept. Comes after all of the source's lines.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn dropped(&mut self, record: &str) -> Result<()> {
+        if !stream::accepts_inside(record) {
+            let error = format!("{}: kept as text", Code::TooDeep);
+            return self.dropped_line(record.as_bytes(), &error);
+        }
         self.residue_record(|file| {
             write!(
                 file,
@@ -102,6 +109,28 @@ impl Draft {
             )?;
             json(file, record)
         })
+    }
+
+    /// Keeps a line of an old stream that is no record, as it stood.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn dropped_line(&mut self, line: &[u8], error: &str) -> Result<()> {
+        self.residue_record(|file| {
+            write!(file, r#""line":null,"why":"{}""#, Why::Dropped.as_str())?;
+            text_members(file, Some(error), line)
+        })
+    }
+
+    /// Keeps a record of an old residue stream as it is: `value` is its JSON
+    /// text, an object.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn kept(&mut self, value: &str) -> Result<()> {
+        let members = value.trim().strip_prefix('{');
+        let members = members.and_then(|members| members.strip_suffix('}'));
+        self.residue_record(|file| json(file, members.unwrap_or_default()))
     }
 
     /// Writes what is left.
@@ -269,11 +298,16 @@ pub(crate) fn residue_members<W: Write>(file: &mut W, residue: &Residue<'_>) -> 
         residue.line,
         residue.why.as_str()
     )?;
-    if let Some(error) = &residue.error {
+    text_members(file, residue.error.as_deref(), residue.text)
+}
+
+/// A line as it stood, and what is wrong with it.
+fn text_members<W: Write>(file: &mut W, error: Option<&str>, text: &[u8]) -> io::Result<()> {
+    if let Some(error) = error {
         file.write_all(b",\"error\":")?;
-        serde_json::to_writer(&mut *file, error.as_ref())?;
+        serde_json::to_writer(&mut *file, error)?;
     }
-    if let Ok(text) = std::str::from_utf8(residue.text) {
+    if let Ok(text) = std::str::from_utf8(text) {
         file.write_all(b",\"text\":")?;
         serde_json::to_writer(file, text)?;
         return Ok(());
@@ -281,7 +315,7 @@ pub(crate) fn residue_members<W: Write>(file: &mut W, residue: &Residue<'_>) -> 
     file.write_all(b",\"base64\":\"")?;
     let engine = &base64::engine::general_purpose::STANDARD;
     let mut encoder = base64::write::EncoderWriter::new(&mut *file, engine);
-    encoder.write_all(residue.text)?;
+    encoder.write_all(text)?;
     encoder.finish()?;
     drop(encoder);
     file.write_all(b"\"")

@@ -34,6 +34,13 @@ pub struct Damaged {
     pub reason: String,
 }
 
+impl Damaged {
+    /// Whether the next record can be asked for: only this line is damaged.
+    pub(crate) fn is_of_line(&self) -> bool {
+        self.line > 0
+    }
+}
+
 /// One record of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -179,6 +186,24 @@ impl StreamReader {
         Ok(None)
     }
 
+    /// An error where a file could not be read to its end, so that it is not
+    /// known what it holds; something that is no file holds nothing.
+    pub(crate) fn check(&self, damaged: Damaged) -> Result<()> {
+        match &self.state {
+            State::NoFile(_) => Ok(()),
+            State::File(_) => {
+                let error = io::Error::other(damaged.reason);
+                Err(Error::store_io("read", &self.path)(error))
+            }
+        }
+    }
+
+    /// The line read last, also one that is no record, without its newline.
+    pub(crate) fn raw(&self) -> &[u8] {
+        let line = self.buffer.as_slice();
+        line.strip_suffix(b"\n").unwrap_or(line)
+    }
+
     /// `false` at the end.
     fn read_line(&mut self) -> Result<bool, Damaged> {
         let line = self.line + 1;
@@ -194,9 +219,10 @@ impl StreamReader {
                 file.read_until(b'\n', &mut self.buffer)
             }
         };
+        // Not this line's damage: whoever goes on would never get behind it.
         let read = read.map_err(|error| Damaged {
-            line,
-            reason: format!("it cannot be read: {error}"),
+            line: 0,
+            reason: format!("line {line} cannot be read: {error}"),
         })?;
         self.line = line;
         self.position += read as u64;
@@ -256,6 +282,12 @@ pub fn sha256_of_file(path: &Path) -> Result<Option<(Sha256, u64)>> {
             Err(error) => return Err(Error::store_io("read", path)(error)),
         }
     }
+}
+
+/// Whether the application reads a record whose value has this one, a JSON
+/// text, as a member: there it lies two levels deeper.
+pub(super) fn accepts_inside(value: &str) -> bool {
+    serde_json::from_str::<Strict>(&format!("[[{value}]]")).is_ok()
 }
 
 /// A line, with the application's field names and types.

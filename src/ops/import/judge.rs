@@ -1,8 +1,6 @@
 //! What the store has of a session, held against what was read: replace it,
 //! keep it, or refuse (`behaviour.md`, The live application).
 
-use std::collections::HashMap;
-
 use chrono::{DateTime, SecondsFormat};
 
 use super::Importer;
@@ -12,7 +10,6 @@ use crate::model::key::Sha256;
 use crate::ops::compare::{Compare, Relation};
 use crate::plan::Item;
 use crate::plan::decide::Wishes;
-use crate::store::Draft;
 use crate::store::journal::{StreamReader, sha256_of_file};
 use crate::store::name::StoreName;
 use crate::store::record::{Descriptor, Entry};
@@ -167,82 +164,4 @@ impl Importer<'_> {
     pub(super) fn descriptor_of(&self, name: &StoreName) -> Option<Descriptor> {
         self.store.descriptor(name).ok().flatten()
     }
-
-    /// Moves what only the store had into the residue, behind what was moved
-    /// there before: whatever is replaced, no message goes. Gives their number,
-    /// those of earlier imports included; in a dry run they are only counted.
-    pub(super) fn move_dropped(
-        &self,
-        item: &Item,
-        name: &StoreName,
-        compare: Option<Compare>,
-        mut draft: Option<&mut Draft>,
-    ) -> Result<u64> {
-        let residue = self.store.layout().stream_file(&name.residue());
-        let hash = sha256_of_file(&residue)?.map(|(hash, _)| hash);
-        // An import that was cut off may have put its residue in place beside
-        // the old stream: what it moved is in both then.
-        let left = item.record().map(|entry| entry.residue_sha256);
-        let is_as_left = left == Some(hash);
-        let mut moved: HashMap<Sha256, u64> = HashMap::new();
-        let mut count = 0;
-        if let Some(mut old) = StreamReader::open(&residue)? {
-            loop {
-                match old.next() {
-                    Ok(Some(record)) => {
-                        let Some(record) = dropped_record(record.value()) else {
-                            continue;
-                        };
-                        count += 1;
-                        if !is_as_left {
-                            *moved.entry(Sha256::of(record.as_bytes())).or_default() += 1;
-                        }
-                        if let Some(draft) = &mut draft {
-                            draft.dropped(record)?;
-                        }
-                    }
-                    // A line that is damaged takes no other one along.
-                    Err(damaged) if damaged.line > 0 => {}
-                    Ok(None) | Err(_) => break,
-                }
-            }
-        }
-        if let Some(mut compare) = compare {
-            compare.relation();
-            compare.dropped(|record| {
-                let before = moved.get_mut(&Sha256::of(record.as_bytes()));
-                if let Some(before) = before.filter(|before| **before > 0) {
-                    *before -= 1;
-                    return Ok(());
-                }
-                count += 1;
-                match &mut draft {
-                    Some(draft) => draft.dropped(record),
-                    None => Ok(()),
-                }
-            })?;
-        }
-        Ok(count)
-    }
-}
-
-/// The record inside of a residue record that holds a dropped message.
-fn dropped_record(value: &str) -> Option<&str> {
-    #[derive(serde::Deserialize)]
-    struct Dropped<'a> {
-        why: std::borrow::Cow<'a, str>,
-        #[serde(borrow)]
-        record: &'a serde_json::value::RawValue,
-    }
-    let dropped: Dropped<'_> = serde_json::from_str(value).ok()?;
-    (dropped.why == "dropped").then(|| dropped.record.get())
-}
-
-pub(super) fn dropped_warning(count: u64) -> Diagnostic {
-    let (plural, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
-    let message = format!(
-        "{count} message{plural} that the store had and the source has not \
-         {verb} in the residue stream"
-    );
-    Diagnostic::new(Code::DroppedMessages, message)
 }

@@ -2,9 +2,11 @@
 //!
 //! Both go through the same lines, so a plan cannot drift from a run.
 
+mod dropped;
 mod judge;
 mod reading;
 mod record;
+mod residue;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +27,7 @@ use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
 use crate::store::name::StoreName;
 use crate::store::{Expect, Prepared, Store, Writer};
-use judge::{Verdict, dropped_warning};
+use judge::Verdict;
 use reading::Read;
 pub(crate) use reading::Source;
 
@@ -83,80 +85,80 @@ impl Importer<'_> {
     }
 
     fn read_and_judge(&self, item: &Item, name: &StoreName) -> Result<Outcome> {
-        let read = self.read_until_quiet(item, name)?;
-        let Read {
-            mut reading,
-            hash,
-            mut draft,
-            mut compare,
-            stream,
-            source,
-            has_changed,
-        } = read;
+        let mut read = self.read_until_quiet(item, name)?;
         let mut diagnostics = Diagnostics::default();
         diagnostics.extend(item.diagnostics.iter().cloned());
-        let found = std::mem::take(&mut reading.diagnostics);
-        let verdict = self.judge(item, name, hash, compare.as_mut())?;
-        let replaced = match verdict {
-            Verdict::Keep => return Ok(self.ahead(item, name, &reading, stream)),
-            Verdict::Refuse(code, message) => {
-                return Ok(self.failed(item, code, message, 0));
-            }
+        let replaced = match self.judge(item, name, read.hash, read.compare.as_mut())? {
+            Verdict::Keep => return Ok(self.ahead(item, name, &read.reading, read.stream)),
+            Verdict::Refuse(code, message) => return Ok(self.failed(item, code, message, 0)),
             Verdict::Replace { replaced, note } => {
                 diagnostics.extend(note);
                 replaced
             }
         };
-        let dropped = self.move_dropped(item, name, compare, draft.as_mut())?;
-        if dropped > 0 {
-            diagnostics.push(dropped_warning(dropped));
-        }
+        let compare = read.compare.take();
+        let dropped = self.move_dropped(item, name, read.hash, compare, read.draft.as_mut())?;
+        diagnostics.extend(dropped.warning());
         let (thread_id, is_synthesized) =
-            lineage::thread_id(reading.header.thread_id.as_deref(), name.as_str());
+            lineage::thread_id(read.reading.header.thread_id.as_deref(), name.as_str());
         if is_synthesized {
             let message = format!("no thread is named; the session got {thread_id}");
             diagnostics.push(Diagnostic::new(Code::ThreadIdSynthesized, message));
         }
         diagnostics.extend(self.lineage(item, &thread_id));
-        if has_changed {
+        if read.has_changed {
             let message = "the source changed during each of three readings; imported as last read";
             diagnostics.push(Diagnostic::new(Code::ImportedWhileChanging, message));
         }
-        diagnostics.append(found);
+        diagnostics.append(std::mem::take(&mut read.reading.diagnostics));
+        self.prepare(item, name, read, replaced, thread_id, diagnostics)
+    }
+
+    /// The record of a session that was read, ready to be put in place.
+    fn prepare(
+        &self,
+        item: &Item,
+        name: &StoreName,
+        read: Read,
+        replaced: Option<serde_json::Value>,
+        thread_id: String,
+        diagnostics: Diagnostics,
+    ) -> Result<Outcome> {
+        let reading = &read.reading;
         let diagnostics = diagnostics.into_vec();
         let warnings = diagnostics.iter().filter(|d| d.is_warning()).count() as u64;
-
-        let descriptor = self.descriptor(item, name, &reading, thread_id.clone(), warnings);
-        let mut entry = self.entry(item, name, &reading, hash, source);
-        // Once said it stays: `undo` cannot bring back what was there before.
-        let before = item.record().and_then(|entry| entry.replaced.clone());
-        entry.replaced = replaced.or(before);
-        entry.unsettled = has_changed.then_some(true);
-        if entry.subagent.is_none() {
-            let record = self.subagents.by_worker_thread(&thread_id);
-            entry.subagent = record.map(|record| record.about.clone());
-        }
-        let prepared = match draft {
-            Some(draft) => Some(Box::new(Prepared {
-                ledger_key: item.ledger_key(),
-                old_key: item.replaces.first().copied(),
-                written: draft.finish()?,
-                name: name.clone(),
-                descriptor,
-                entry,
-                expect: stream.map_or(Expect::Absent, Expect::Same),
-                tag: 0,
-            })),
+        let prepared = match read.draft {
+            Some(draft) => {
+                let mut entry = self.entry(item, name, reading, read.hash, read.source);
+                // Once said it stays: `undo` cannot bring back what was there before.
+                let before = item.record().and_then(|entry| entry.replaced.clone());
+                entry.replaced = replaced.or(before);
+                entry.unsettled = read.has_changed.then_some(true);
+                if entry.subagent.is_none() {
+                    let record = self.subagents.by_worker_thread(&thread_id);
+                    entry.subagent = record.map(|record| record.about.clone());
+                }
+                Some(Box::new(Prepared {
+                    ledger_key: item.ledger_key(),
+                    old_key: item.replaces.first().copied(),
+                    written: draft.finish()?,
+                    name: name.clone(),
+                    descriptor: self.descriptor(item, name, reading, thread_id.clone(), warnings),
+                    entry,
+                    expect: read.stream.map_or(Expect::Absent, Expect::Same),
+                    tag: 0,
+                }))
+            }
             None => None,
         };
         let action = match self.writer {
             Some(_) => Action::Imported,
             None => Action::WouldImport,
         };
-        let mut report = self.report(item, action, diagnostics);
+        let mut report = report(item, action, diagnostics);
         report.stream = Some(name.messages().as_str().to_owned());
         report.thread_id = Some(thread_id);
-        report.dialect = Some(dialect(&reading).to_owned());
+        report.dialect = Some(dialect(reading).to_owned());
         report.messages = reading.messages;
         report.lines = reading.lines;
         Ok(Outcome {
@@ -193,7 +195,7 @@ impl Importer<'_> {
         let message = "the store holds all of the source's messages and more; left alone";
         let mut diagnostics = item.diagnostics.clone();
         diagnostics.push(Diagnostic::new(Code::StoreAhead, message));
-        let mut report = self.report(item, Action::SkippedStoreAhead, diagnostics);
+        let mut report = report(item, Action::SkippedStoreAhead, diagnostics);
         report.stream = Some(name.messages().as_str().to_owned());
         report.messages = reading.messages;
         report.lines = reading.lines;
@@ -219,7 +221,7 @@ impl Importer<'_> {
     ) -> Outcome {
         let mut diagnostics = item.diagnostics.clone();
         diagnostics.push(Diagnostic::new(code, message.clone()));
-        let mut report = self.report(item, Action::Failed, diagnostics);
+        let mut report = report(item, Action::Failed, diagnostics);
         report.stream = item
             .name
             .as_ref()
@@ -232,10 +234,6 @@ impl Importer<'_> {
             rejected: 0,
             ahead: None,
         }
-    }
-
-    fn report(&self, item: &Item, action: Action, diagnostics: Vec<Diagnostic>) -> ItemReport {
-        report(item, action, diagnostics)
     }
 }
 

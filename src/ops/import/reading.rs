@@ -10,16 +10,17 @@ use crate::error::{Error, Result};
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
-use crate::model::message::Sink;
+use crate::model::message::{Discard, Sink};
 use crate::model::plural::count;
 use crate::model::session::Reading;
-use crate::ops::compare::{Compare, Discard, Tee};
+use crate::ops::compare::{Compare, Tee};
 use crate::plan::{Item, Reads};
 use crate::source::input::Input;
 use crate::source::openhuman::salvage::Defaults;
 use crate::source::openhuman::{self, subagents};
 use crate::store::Draft;
 use crate::store::name::StoreName;
+use crate::store::record::Entry;
 
 /// How often a source that changes is read before it is taken as it is.
 const READINGS: u32 = 3;
@@ -189,6 +190,17 @@ impl Importer<'_> {
         let (Error::Source { .. }, Reads::File(format)) = (&error, &item.reads) else {
             return Err(error);
         };
+        // A record that was read from the JSONL itself, while that was whole,
+        // says more than a view of it. What came from the view may grow.
+        let ours = item.record().filter(|entry| entry.has_record());
+        if ours.is_some_and(|entry| !is_of_markdown(entry)) {
+            let error = match defaults {
+                Some(_) => error,
+                None => openhuman::with_salvageable(error, *format, input),
+            };
+            let has_view = item.session.companion.is_some();
+            return Err(if has_view { keeps_record(error) } else { error });
+        }
         let view = item.session.companion.as_ref().and_then(|companion| {
             let path = self.workspace.join(companion.relative());
             let format = openhuman::markdown_format(&path).ok().flatten()?;
@@ -254,6 +266,29 @@ impl Importer<'_> {
     fn is_fresh(&self, item: &Item) -> bool {
         let path = self.workspace.join(item.session.source.relative());
         Stat::of(&path, true).ok().flatten().is_some_and(is_fresh)
+    }
+}
+
+/// Whether a record of ours came from Markdown: of the first generation, or
+/// what only the rendered view gives.
+fn is_of_markdown(entry: &Entry) -> bool {
+    entry.generation == Some(1) || entry.lossy == Some(true)
+}
+
+fn keeps_record(error: Error) -> Error {
+    match error {
+        Error::Source {
+            code,
+            message,
+            salvageable,
+        } => Error::Source {
+            code,
+            message: format!(
+                "{message}; its Markdown view says less than the store's record, which is kept"
+            ),
+            salvageable,
+        },
+        other => other,
     }
 }
 

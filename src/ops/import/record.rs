@@ -165,7 +165,7 @@ impl Importer<'_> {
 
     /// The outcome of a record that only moves.
     pub(crate) fn moved(&self, item: &Item, before: &Entry) -> Outcome {
-        let mut report = self.report(item, Action::SkippedUnchanged, item.diagnostics.clone());
+        let mut report = super::report(item, Action::SkippedUnchanged, item.diagnostics.clone());
         report.stream = Some(before.stream.clone());
         report.messages = before.messages;
         report.lines = before.lines.unwrap_or_default();

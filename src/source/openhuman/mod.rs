@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::fs::open_regular;
 use crate::model::key::Sha256;
-use crate::model::message::{Message, Residue, Sink};
+use crate::model::message::{Discard, Sink};
 use crate::model::session::Reading;
 use crate::source::input::Input;
 
@@ -43,7 +43,7 @@ pub enum Format {
 }
 
 /// Largest Markdown file that is read, in bytes: it is read whole.
-const MAX_MARKDOWN: u64 = 1 << 30;
+pub(crate) const MAX_MARKDOWN: u64 = 1 << 30;
 
 /// How much of a Markdown file tells what it is in the usual case.
 const HEAD: u64 = 4096;
@@ -91,22 +91,7 @@ pub(crate) fn read(
 /// Messages that `--salvage` would bring back from a file that a plain read
 /// gives up.
 pub(crate) fn salvageable(format: Format, input: &Input<'_>) -> u64 {
-    struct Nowhere;
-    impl Sink for Nowhere {
-        fn message(&mut self, _: &Message<'_>) -> Result<()> {
-            Ok(())
-        }
-        fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
-            Ok(())
-        }
-        fn restart(&mut self) -> Result<()> {
-            Ok(())
-        }
-        fn settle(&mut self) -> Result<()> {
-            Ok(())
-        }
-    }
-    let reading = read(format, input, Some(&Defaults::default()), &mut Nowhere);
+    let reading = read(format, input, Some(&Defaults::default()), &mut Discard);
     reading.map_or(0, |(reading, _)| reading.messages)
 }
 

@@ -1,0 +1,255 @@
+//! What only the store still has of a session. Whatever takes the place of its
+//! record, that stays, in the residue (`tinyagents-store.md`, Journals).
+
+use std::cell::LazyCell;
+use std::collections::HashMap;
+use std::path::Path;
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Importer;
+use super::residue::Held;
+use crate::error::Result;
+use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::key::Sha256;
+use crate::model::plural::count;
+use crate::model::session::Kind;
+use crate::ops::compare::{Compare, Gone};
+use crate::plan::Item;
+use crate::store::Draft;
+use crate::store::journal::{StreamReader, sha256_of_file};
+use crate::store::name::StoreName;
+use crate::store::record::Entry;
+
+/// What lies in the residue and is in the source no longer.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Dropped {
+    messages: u64,
+    lines: u64,
+}
+
+impl Dropped {
+    pub(super) fn warning(self) -> Option<Diagnostic> {
+        let of = |number: u64, what: &str| (number > 0).then(|| count(number, what));
+        let parts = [of(self.messages, "message"), of(self.lines, "line")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let verb = match self.messages + self.lines {
+            0 => return None,
+            1 => "is",
+            _ => "are",
+        };
+        let message = format!(
+            "{} that the store had and the source has not {verb} in the residue stream",
+            parts.join(" and ")
+        );
+        Some(Diagnostic::new(Code::DroppedMessages, message))
+    }
+}
+
+impl Importer<'_> {
+    /// Moves what only the store had into the residue, behind what was moved
+    /// there before: whatever is replaced, no message goes, and no line. Gives
+    /// their number, those of earlier imports included; in a dry run they are
+    /// only counted. `hash` is the source's.
+    pub(super) fn move_dropped(
+        &self,
+        item: &Item,
+        name: &StoreName,
+        hash: Sha256,
+        compare: Option<Compare>,
+        mut draft: Option<&mut Draft>,
+    ) -> Result<Dropped> {
+        let unchanged = item.record().filter(|entry| entry.sha256 == Some(hash));
+        let mut dropped = Dropped::default();
+        let mut moved =
+            self.keep_residue(item, name, unchanged, &mut dropped, draft.as_deref_mut())?;
+        let Some(mut compare) = compare else {
+            return Ok(dropped);
+        };
+        compare.relation();
+        let stream = self.store.layout().stream_file(&name.messages());
+        let is_ours = LazyCell::new(|| is_of_import(unchanged, &stream));
+        compare.dropped(|gone| match gone {
+            Gone::Record(record) => {
+                if take(&mut moved, &Sha256::of(record.as_bytes())) {
+                    return Ok(());
+                }
+                dropped.messages += 1;
+                match &mut draft {
+                    Some(draft) => draft.dropped(record),
+                    None => Ok(()),
+                }
+            }
+            Gone::Damaged(line, bytes) => {
+                let is_in_source =
+                    unchanged.is_some_and(|entry| line <= entry.messages) && *is_ours;
+                if is_in_source || take(&mut moved, &Sha256::of(bytes)) {
+                    return Ok(());
+                }
+                dropped.lines += 1;
+                keep_damaged(&mut draft, line, "messages", bytes)
+            }
+        })?;
+        Ok(dropped)
+    }
+
+    /// Takes over what is in the old residue and not in the source any more.
+    /// Gives the digests of what an import that was cut off has moved there
+    /// already: it may have put its residue in place beside the old stream, so
+    /// that both have it.
+    fn keep_residue(
+        &self,
+        item: &Item,
+        name: &StoreName,
+        unchanged: Option<&Entry>,
+        dropped: &mut Dropped,
+        mut draft: Option<&mut Draft>,
+    ) -> Result<HashMap<Sha256, u64>> {
+        let path = self.store.layout().stream_file(&name.residue());
+        let mut moved = HashMap::new();
+        let Some(mut old) = StreamReader::open(&path)? else {
+            return Ok(moved);
+        };
+        let found = sha256_of_file(&path)?.map(|(hash, _)| hash);
+        let is_as_left = item
+            .record()
+            .is_some_and(|entry| entry.residue_sha256 == found);
+        // Where the Markdown was read instead, the hash is not that of what
+        // was read.
+        let unchanged = unchanged.filter(|entry| entry.salvaged != Some(true));
+        let in_source = unchanged.is_some() && is_as_left;
+        let mut old_lines = match in_source {
+            true => Vec::new(),
+            false => self.old_lines(item, &mut old)?,
+        }
+        .into_iter();
+        old.rewind()?;
+        let is_ours = LazyCell::new(|| is_of_import(unchanged, &path));
+        loop {
+            let value = match old.next() {
+                Ok(Some(record)) => record.value(),
+                Ok(None) => return Ok(moved),
+                Err(damaged) if !damaged.is_of_line() => {
+                    old.check(damaged)?;
+                    return Ok(moved);
+                }
+                Err(damaged) => {
+                    let is_in_source =
+                        unchanged.is_some_and(|entry| gives_line(entry, damaged.line)) && *is_ours;
+                    if !is_in_source {
+                        dropped.lines += 1;
+                        keep_damaged(&mut draft, damaged.line, "residue", old.raw())?;
+                    }
+                    continue;
+                }
+            };
+            // An array would do for a struct, too.
+            let is_object = value.starts_with('{');
+            let held: Option<Held<'_>> = serde_json::from_str(value).ok();
+            let is_ours = |held: &Held<'_>| held.line.is_some() || held.is_dropped();
+            let Some(held) = held.filter(|held| is_object && is_ours(held)) else {
+                dropped.lines += 1;
+                if let Some(draft) = &mut draft {
+                    draft.dropped(value)?;
+                }
+                continue;
+            };
+            if held.line.is_none() {
+                match held.record.is_some_and(|record| is_message(record.get())) {
+                    true => dropped.messages += 1,
+                    false => dropped.lines += 1,
+                }
+                if let Some(digest) = held.moved().filter(|_| !is_as_left) {
+                    *moved.entry(digest).or_default() += 1;
+                }
+                if let Some(draft) = &mut draft {
+                    draft.kept(value)?;
+                }
+            } else if !in_source && old_lines.next().is_none_or(|line| !line.is_there) {
+                dropped.lines += 1;
+                if let Some(draft) = &mut draft {
+                    draft.dropped(value)?;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the source of an entry, as it was then, gives a line of the residue:
+/// those come first. In Markdown one record may be several lines.
+fn gives_line(entry: &Entry, line: u64) -> bool {
+    let lines = entry.lines.unwrap_or_default();
+    entry.kind != Some(Kind::Markdown) && line <= lines.residue
+}
+
+/// Whether a stream is as the import of this entry wrote it, but for lines
+/// that cannot be read: the application gives each record a time of its own.
+fn is_of_import(entry: Option<&Entry>, path: &Path) -> bool {
+    let (Some(entry), Ok(Some(mut stream))) = (entry, StreamReader::open(path)) else {
+        return false;
+    };
+    loop {
+        match stream.next() {
+            Ok(Some(record)) => {
+                let ms = i64::try_from(record.created_at_ms).unwrap_or(i64::MAX);
+                let time = DateTime::from_timestamp_millis(ms);
+                let time = time.map(|time| time.to_rfc3339_opts(SecondsFormat::Millis, true));
+                if time.as_ref() != Some(&entry.imported_at) {
+                    return false;
+                }
+            }
+            Ok(None) => return true,
+            Err(damaged) if damaged.is_of_line() => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Keeps a line of the store that nobody can read.
+fn keep_damaged(
+    draft: &mut Option<&mut Draft>,
+    line: u64,
+    stream: &str,
+    bytes: &[u8],
+) -> Result<()> {
+    let code = Code::StoreDamaged;
+    let error = format!("{code}: line {line} of the {stream} stream was no record");
+    match draft {
+        Some(draft) => draft.dropped_line(bytes, &error),
+        None => Ok(()),
+    }
+}
+
+/// Whether a dropped record is a message's, and not a line's.
+fn is_message(record: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        #[serde(borrow)]
+        why: Option<&'a RawValue>,
+        role: Option<&'a RawValue>,
+    }
+    let line = serde_json::from_str::<Line<'_>>(record);
+    line.map_or(true, |line| line.why.is_none() || line.role.is_some())
+}
+
+/// How often each digest comes.
+pub(super) fn counted(digests: Vec<Sha256>) -> HashMap<Sha256, u64> {
+    let mut counts = HashMap::new();
+    for digest in digests {
+        *counts.entry(digest).or_default() += 1;
+    }
+    counts
+}
+
+/// Takes one out, if there is one left.
+pub(super) fn take(counts: &mut HashMap<Sha256, u64>, digest: &Sha256) -> bool {
+    match counts.get_mut(digest) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,193 @@
+//! The residue that a session has in the store: what its records hold, and
+//! which of its lines the source still has.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Importer;
+use super::dropped::{counted, take};
+use crate::error::Result;
+use crate::model::key::Sha256;
+use crate::model::message::{Message, Residue, Sink, Why};
+use crate::plan::{Item, Reads};
+use crate::source::input::Input;
+use crate::source::openhuman::{Format, MAX_MARKDOWN};
+use crate::store::journal::StreamReader;
+
+/// A residue record's value.
+#[derive(Deserialize)]
+pub(super) struct Held<'a> {
+    pub(super) line: Option<u64>,
+    #[serde(borrow)]
+    why: Cow<'a, str>,
+    text: Option<Cow<'a, str>>,
+    base64: Option<Cow<'a, str>>,
+    pub(super) record: Option<&'a RawValue>,
+}
+
+impl Held<'_> {
+    pub(super) fn is_dropped(&self) -> bool {
+        self.line.is_none() && self.why == Why::Dropped.as_str()
+    }
+
+    /// The line as it stood in the source.
+    fn text(&self) -> Option<Cow<'_, [u8]>> {
+        match (&self.text, &self.base64) {
+            (Some(text), _) => Some(Cow::Borrowed(text.as_bytes())),
+            (None, Some(base64)) => Some(Cow::Owned(STANDARD.decode(base64.as_bytes()).ok()?)),
+            (None, None) => None,
+        }
+    }
+
+    /// What a message or line is known by that an import has moved already.
+    pub(super) fn moved(&self) -> Option<Sha256> {
+        match self.record {
+            Some(record) => Some(Sha256::of(record.get().as_bytes())),
+            None => self.text().map(|text| Sha256::of(&text)),
+        }
+    }
+}
+
+/// A line of the source that the old residue holds.
+pub(super) struct OldLine {
+    digest: Sha256,
+    length: usize,
+    pub(super) is_there: bool,
+}
+
+impl Importer<'_> {
+    /// The old residue's lines, each looked for in the source.
+    pub(super) fn old_lines(&self, item: &Item, old: &mut StreamReader) -> Result<Vec<OldLine>> {
+        let mut lines = Vec::new();
+        let mut last = (0, Vec::new());
+        each_line(old, |number, held| {
+            let text = held.text().unwrap_or_default();
+            last = (number, text.to_vec());
+            lines.push(OldLine {
+                digest: Sha256::of(&text),
+                length: text.len(),
+                is_there: false,
+            });
+        });
+        if lines.is_empty() {
+            return Ok(lines);
+        }
+        if let Reads::File(format) = &item.reads {
+            let path = self.workspace.join(item.session.source.relative());
+            let input = Input::open(&path, self.interrupt, &|_| ())?;
+            match format {
+                Format::Jsonl => look_in_lines(&input, &mut lines, last)?,
+                _ => look_in_text(&input, old, &mut lines)?,
+            }
+        }
+        // Not in the bytes that were looked at, but perhaps in what the reader
+        // makes of them: a sub-agent's history, a Markdown view.
+        if lines.iter().any(|line| !line.is_there) {
+            let mut seen = Digests::default();
+            let read = self.read_source(item, &mut seen);
+            read.map_err(|reject| reject.error)?;
+            let mut left = counted(seen.digests);
+            for line in &mut lines {
+                let is_there = take(&mut left, &line.digest);
+                line.is_there |= is_there;
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// The residue's records that are lines of the source.
+fn each_line(old: &mut StreamReader, mut each: impl FnMut(u64, &Held<'_>)) {
+    loop {
+        match old.next() {
+            Ok(Some(record)) => {
+                let held: Option<Held<'_>> = serde_json::from_str(record.value()).ok();
+                if let Some(held) = held
+                    && let Some(number) = held.line
+                {
+                    each(number, &held);
+                }
+            }
+            Err(damaged) if damaged.is_of_line() => {}
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
+/// Looks for lines among those of a source, each of which counts once. The
+/// last one may have been cut off while it was written, and be whole now.
+fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -> Result<()> {
+    let lengths: HashSet<usize> = old.iter().map(|line| line.length).collect();
+    let mut sought: HashMap<Sha256, Vec<usize>> = HashMap::new();
+    // The first of several is taken first.
+    for (index, line) in old.iter().enumerate().rev() {
+        sought.entry(line.digest).or_default().push(index);
+    }
+    let mut left = old.len();
+    let mut lines = input.lines_again(0, 0);
+    let mut line = Vec::new();
+    while left > 0
+        && let Some(position) = lines.next(&mut line)?
+    {
+        let same = lengths.contains(&line.len());
+        let same = same.then(|| sought.get_mut(&Sha256::of(&line))?.pop());
+        let is_last = position.number == last.0 && line.starts_with(&last.1);
+        let begun = || is_last.then_some(old.len() - 1);
+        let found = same.flatten().or_else(begun);
+        if let Some(found) = found.and_then(|index| old.get_mut(index))
+            && !found.is_there
+        {
+            found.is_there = true;
+            left -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// Looks for texts, of several lines perhaps, in a Markdown source.
+fn look_in_text(input: &Input<'_>, old: &mut StreamReader, lines: &mut [OldLine]) -> Result<()> {
+    let (bytes, _) = input.whole(MAX_MARKDOWN)?;
+    old.rewind()?;
+    let mut lines = lines.iter_mut();
+    each_line(old, |_, held| {
+        if let Some(line) = lines.next() {
+            let text = held.text().unwrap_or_default();
+            line.is_there = memmem::find(&bytes, &text).is_some();
+        }
+    });
+    Ok(())
+}
+
+/// Digests of the residue that a source gives.
+#[derive(Debug, Default)]
+struct Digests {
+    digests: Vec<Sha256>,
+    settled: usize,
+}
+
+impl Sink for Digests {
+    fn message(&mut self, _: &Message<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
+        self.digests.push(Sha256::of(residue.text));
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.digests.truncate(self.settled);
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.settled = self.digests.len();
+        Ok(())
+    }
+}

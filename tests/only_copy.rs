@@ -1,0 +1,369 @@
+//! What only the store still has: a source that is rewritten, emptied or gone,
+//! or a store that is damaged, takes nothing along that was there before.
+
+// Clippy takes only functions marked as tests for tests.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{HEADER, WRITTEN_AT, Workspace, message};
+
+const STEM: &str = "1779000000_one";
+const SOURCE: &str = "session_raw/1779000000_one.jsonl";
+const NO_JSON: &str = r#"{"role":"assi"#;
+
+fn user(text: &str) -> String {
+    message("user", text)
+}
+
+fn partial(text: &str) -> String {
+    let message: Value = serde_json::from_str(&message("assistant", text)).unwrap();
+    let mut message = message;
+    message["interrupted"] = true.into();
+    message.to_string()
+}
+
+fn compaction(lines: &[String]) -> String {
+    format!(
+        r#"{{"kind":"compaction","replacement":[{}]}}"#,
+        lines.join(",")
+    )
+}
+
+fn transcript(workspace: &Workspace, lines: &[String]) {
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    workspace.transcript(STEM, &lines);
+}
+
+/// What the residue holds: why, and the line's text or the record.
+#[track_caller]
+fn residue(workspace: &Workspace) -> Vec<(String, String)> {
+    let store = workspace.read_store();
+    store.check(|_| true).unwrap();
+    let texts = store.session(SOURCE).residue.into_iter().map(|value| {
+        let why = value["why"].as_str().unwrap().to_owned();
+        let text = match (&value["text"], &value["record"]["text"]) {
+            (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
+            _ => value["record"]["content"].as_str().unwrap().to_owned(),
+        };
+        (why, text)
+    });
+    texts.collect()
+}
+
+fn of_why(workspace: &Workspace, why: &str) -> Vec<String> {
+    let all = residue(workspace).into_iter();
+    all.filter(|(found, _)| found == why)
+        .map(|(_, text)| text)
+        .collect()
+}
+
+#[track_caller]
+fn contents(workspace: &Workspace) -> Vec<String> {
+    let session = workspace.read_store().session(SOURCE);
+    session.contents().into_iter().map(str::to_owned).collect()
+}
+
+fn stream(workspace: &Workspace, which: &str) -> PathBuf {
+    let file = format!("journal/session.{STEM}.{which}.jsonl");
+    workspace.store().join(file)
+}
+
+/// No command finds anything, and there is nothing left to do.
+#[track_caller]
+fn is_settled(workspace: &Workspace) {
+    workspace.call("verify", &[]).code(0);
+    let report = workspace.run(&["--json"]).code(0).json();
+    assert_eq!(report["imported"], 0, "{report:#}");
+}
+
+#[test]
+fn lines_that_a_rewritten_source_no_longer_has_stay() {
+    let workspace = Workspace::new();
+    let old = [
+        user("a"),
+        NO_JSON.to_owned(),
+        partial("half of an answer"),
+        user("b"),
+        compaction(&[user("c")]),
+        user("d"),
+    ];
+    transcript(&workspace, &old);
+    workspace.run(&[]).code(0);
+    let before: Vec<String> = residue(&workspace)
+        .into_iter()
+        .map(|(_, text)| text)
+        .collect();
+    assert_eq!(before.len(), 5, "{before:?}");
+
+    // Rewritten whole, without any of them.
+    transcript(&workspace, &[user("c"), user("d"), user("e")]);
+    let report = workspace.run(&["--json", "--dry-run"]).code(0).json();
+    let planned = report["items"][0]["warnings"].clone();
+    assert!(
+        planned.to_string().contains("5 lines that the store had"),
+        "{planned}"
+    );
+    let report = workspace.run(&["--json"]).code(0).json();
+    assert_eq!(report["items"][0]["warnings"], planned);
+    assert_eq!(contents(&workspace), ["c", "d", "e"]);
+    assert_eq!(of_why(&workspace, "dropped"), before);
+    is_settled(&workspace);
+
+    // They stay, and are not doubled, whatever makes further imports.
+    workspace.mtime(SOURCE, WRITTEN_AT + 1);
+    workspace.run(&[]).code(0);
+    workspace.run(&["--force"]).code(0);
+    workspace.run(&["--checksum"]).code(0);
+    transcript(&workspace, &[user("c"), user("d"), user("e"), user("f")]);
+    workspace.run(&[]).code(0);
+    assert_eq!(of_why(&workspace, "dropped"), before);
+    assert_eq!(contents(&workspace), ["c", "d", "e", "f"]);
+    is_settled(&workspace);
+    // And an undo does not take the only copy.
+    workspace.call("undo", &[]);
+    assert!(stream(&workspace, "residue").exists());
+}
+
+#[test]
+fn lines_that_are_still_in_the_source_are_not_dropped() {
+    let workspace = Workspace::new();
+    let torn = partial("an answer that goes on");
+    let half = &torn[..torn.len() / 2];
+    let whole = format!("{HEADER}\n{}\n{NO_JSON}\n{half}", user("a"));
+    workspace.file(SOURCE, &whole);
+    workspace.run(&[]).code(0);
+    assert_eq!(residue(&workspace).len(), 2);
+    // The last line is written to its end; a compaction replaces all before.
+    let rest = &torn[torn.len() / 2..];
+    workspace.append(SOURCE, format!("{rest}\n{}\n", compaction(&[user("b")])));
+    workspace.run(&[]).code(0);
+    assert_eq!(of_why(&workspace, "dropped"), Vec::<String>::new());
+    assert_eq!(contents(&workspace), ["b"]);
+    // One that was there twice, and once now.
+    let twice = [user("a"), NO_JSON.to_owned(), NO_JSON.to_owned()];
+    transcript(&workspace, &twice);
+    workspace.run(&[]).code(0);
+    transcript(&workspace, &twice[..2]);
+    workspace.run(&[]).code(0);
+    let gone = of_why(&workspace, "dropped");
+    assert_eq!(
+        gone.iter().filter(|line| *line == NO_JSON).count(),
+        1,
+        "{gone:?}"
+    );
+}
+
+/// A line that is mended is a message now, and not lost.
+#[test]
+fn a_line_that_becomes_a_message_by_salvage_is_not_dropped() {
+    let workspace = Workspace::new();
+    let nul = format!("\0\0{}", user("a"));
+    transcript(&workspace, &[nul.clone(), user("b")]);
+    workspace.run(&[]).code(0);
+    workspace.run(&["--salvage"]).code(0);
+    assert_eq!(contents(&workspace), ["a", "b"]);
+    assert_eq!(residue(&workspace), [("malformed".to_owned(), nul)]);
+}
+
+#[test]
+fn text_that_a_rewritten_markdown_no_longer_has_stays() {
+    let workspace = Workspace::new();
+    let source = "sessions/14052026/main_0.md";
+    let said = |text: &str| format!("<!--MSG role=\"user\"-->\n{text}\n<!--/MSG-->\n");
+    let header = "<!-- session_transcript agent: main dispatcher: native created: c updated: u turn_count: 1 input_tokens: 0 output_tokens: 0 cached_input_tokens: 0 -->";
+    let text = |parts: &[&str]| format!("{header}\n{}", parts.join(""));
+    workspace.file(source, text(&[&said("a"), "between\n", &said("b")]));
+    workspace.run(&[]).code(0);
+    let residue = || {
+        let session = workspace.read_store().session(source);
+        session.residue
+    };
+    let texts: Vec<Value> = residue()
+        .iter()
+        .map(|value| value["text"].clone())
+        .collect();
+    assert_eq!(texts, ["between"]);
+    // More on the same lines: it is there still.
+    workspace.file(
+        source,
+        text(&[&said("a"), "between and more\n", &said("b")]),
+    );
+    workspace.run(&[]).code(0);
+    assert!(
+        residue().iter().all(|value| value["why"] != "dropped"),
+        "{:?}",
+        residue()
+    );
+    workspace.file(source, text(&[&said("a"), &said("b")]));
+    workspace.run(&[]).code(0);
+    let texts: Vec<Value> = residue()
+        .iter()
+        .map(|value| value["record"]["text"].clone())
+        .collect();
+    assert_eq!(texts, ["between and more"]);
+}
+
+/// Its source can give it again, so nothing is kept beside.
+#[test]
+fn a_damaged_line_of_ours_is_written_again() {
+    for which in ["messages", "residue"] {
+        let workspace = Workspace::new();
+        transcript(&workspace, &[user("a"), user("b"), NO_JSON.to_owned()]);
+        workspace.run(&[]).code(0);
+        let path = stream(&workspace, which);
+        let whole = fs::read(&path).unwrap();
+        let mut damaged = whole.clone();
+        damaged[3] = 0xff;
+        fs::write(&path, damaged).unwrap();
+        workspace.run(&["--checksum"]).code(0);
+        let strip = |bytes: &[u8]| {
+            let text = String::from_utf8(bytes.to_vec()).unwrap();
+            let lines = text
+                .lines()
+                .map(|line| line.split("\"created_at_ms\"").next().unwrap());
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(strip(&fs::read(&path).unwrap()), strip(&whole), "{which}");
+        assert_eq!(residue(&workspace).len(), 1, "{which}");
+        is_settled(&workspace);
+    }
+}
+
+/// Nobody knows what a line was that cannot be read: it may be the only copy.
+#[test]
+fn a_damaged_line_that_no_source_gives_stays_as_it_is() {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), user("b"), user("c")]);
+    workspace.run(&[]).code(0);
+    // The application went on in the stream; then the disk failed.
+    let path = stream(&workspace, "messages");
+    let later = |offset, text| {
+        format!(
+            "{{\"offset\":{offset},\"value\":{},\"created_at_ms\":1777709500000}}\n",
+            user(text)
+        )
+    };
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.extend(later(3, "d").replace("offset", "off\u{0}et").as_bytes());
+    bytes.extend(later(4, "e").as_bytes());
+    fs::write(&path, &bytes).unwrap();
+    workspace.call("verify", &[]).code(3);
+
+    workspace.run(&["--checksum"]).code(0);
+    assert_eq!(contents(&workspace), ["a", "b", "c"]);
+    let kept = of_why(&workspace, "dropped");
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert!(kept[0].contains("off\u{0}et"), "{kept:?}");
+    assert_eq!(kept[1], "e");
+    is_settled(&workspace);
+
+    // The same for the residue, which holds both now.
+    let path = stream(&workspace, "residue");
+    let mut bytes = fs::read(&path).unwrap();
+    let second = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    bytes[second + 3] = 0xff;
+    fs::write(&path, &bytes).unwrap();
+    let line = bytes[second..].strip_suffix(b"\n").unwrap();
+    workspace.run(&["--checksum"]).code(0);
+    let values = workspace.read_store().session(SOURCE).residue;
+    assert_eq!(values.len(), 2, "{values:#?}");
+    use base64::Engine as _;
+    let base64 = base64::engine::general_purpose::STANDARD.encode(line);
+    assert_eq!(values[1]["base64"], Value::String(base64), "{values:#?}");
+    is_settled(&workspace);
+}
+
+#[test]
+fn an_emptied_transcript_is_not_replaced_by_its_markdown() {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned(), user("b")]);
+    let view = "sessions/14052026/1779000000_one.md";
+    workspace.file(
+        view,
+        "# Session transcript — main\n\n---\n\n## [user]\n\na\n",
+    );
+    workspace.run(&[]).code(0);
+    let before = fs::read(stream(&workspace, "messages")).unwrap();
+    workspace.file(SOURCE, "");
+    for arguments in [&[][..], &["--salvage"], &["--salvage", "--force"]] {
+        let outcome = workspace.run(arguments);
+        outcome.code(3).says("says less than the store's record");
+        assert_eq!(fs::read(stream(&workspace, "messages")).unwrap(), before);
+        assert_eq!(residue(&workspace).len(), 1);
+    }
+    // Where the view was all that there ever was, it counts.
+    let workspace = Workspace::new();
+    workspace.file(SOURCE, "");
+    workspace.file(
+        view,
+        "# Session transcript — main\n\n---\n\n## [user]\n\na\n",
+    );
+    workspace.run(&[]).code(3);
+    workspace.run(&["--salvage"]).code(0);
+    assert_eq!(contents(&workspace), ["a"]);
+    workspace.file(
+        view,
+        "# Session transcript — main\n\n---\n\n## [user]\n\na\n\n---\n\n## [user]\n\nb\n",
+    );
+    workspace.run(&["--force"]).code(0);
+    assert_eq!(contents(&workspace), ["a", "b"]);
+}
+
+/// The session that the JSONL gave stays as it is when only its view is left.
+#[test]
+fn a_transcript_that_is_gone_keeps_its_record_beside_its_markdown() {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned(), user("b")]);
+    let view = "sessions/14052026/1779000000_one.md";
+    workspace.file(
+        view,
+        "# Session transcript — main\n\n---\n\n## [user]\n\na\n",
+    );
+    workspace.run(&[]).code(0);
+    let before = [
+        stream(&workspace, "messages"),
+        stream(&workspace, "residue"),
+    ]
+    .map(|path| fs::read(path).unwrap());
+    workspace.remove(SOURCE);
+    workspace.run(&[]);
+    workspace.run(&["--force"]);
+    let after = [
+        stream(&workspace, "messages"),
+        stream(&workspace, "residue"),
+    ]
+    .map(|path| fs::read(path).unwrap());
+    assert_eq!(before, after);
+}
+
+/// A run that was killed behind the residue's place: the next one sees it.
+#[test]
+fn a_residue_that_is_newer_than_its_entry_is_looked_at() {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned()]);
+    workspace.run(&[]).code(0);
+    let path = stream(&workspace, "residue");
+    let old = fs::read(&path).unwrap();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned(), "{".to_owned()]);
+    workspace.run(&[]).code(0);
+    let new = fs::read(&path).unwrap();
+    // Back in time, but for the residue.
+    fs::remove_dir_all(workspace.store()).unwrap();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned()]);
+    workspace.run(&[]).code(0);
+    assert_eq!(fs::read(&path).unwrap().len(), old.len());
+    fs::write(&path, new).unwrap();
+    let marker = workspace
+        .store()
+        .join("kv/migrations/session_import_v1.json");
+    fs::remove_file(marker).unwrap();
+    workspace.run(&[]).code(0);
+    assert_eq!(of_why(&workspace, "malformed"), [NO_JSON]);
+    assert_eq!(of_why(&workspace, "dropped"), ["{"]);
+    is_settled(&workspace);
+}
