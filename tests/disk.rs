@@ -387,6 +387,12 @@ fn a_view_waits_for_a_folder_that_cannot_be_listed() {
         .file("sessions/2026_05_02/main_0.md", view.replace("hi", "other"))
         .mode("session_raw/02042026", 0);
     theirs.give();
+    let status = theirs.call("status", &["--json"]).json();
+    assert_eq!(status["scanned"], 4, "{status}");
+    assert!(
+        status["warnings"].to_string().contains("held-back"),
+        "{status}"
+    );
     let report = theirs.call("run", &["--json"]).code(3).json();
     let sources: Vec<&str> = report["items"]
         .as_array()

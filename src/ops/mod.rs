@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub(crate) mod batch;
+pub(crate) mod begin;
 pub(crate) mod compare;
 pub(crate) mod import;
 pub(crate) mod mend;

@@ -18,6 +18,7 @@ use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::plan::cache::StatCache;
 use crate::plan::glance::{Glance, Known, Seen};
+use crate::plan::held_back::hold_back_files;
 use crate::report::{
     MarkerStatus, NextStep, SCHEMA_VERSION, State, StatusBytes, StatusLines, StatusReport,
 };
@@ -55,7 +56,7 @@ pub fn status(options: &Options) -> Result<StatusReport> {
     let claim = store.claim(&workspace)?;
     let _lock = SharedLock::take(store.layout(), options.retry_lock)?;
     let clock = Clock::from_env()?;
-    let found = discover(&workspace);
+    let mut found = discover(&workspace);
 
     let mut diagnostics: Vec<_> = surroundings.storage_warning().into_iter().collect();
     diagnostics.extend(claim.diagnostics);
@@ -70,6 +71,10 @@ pub fn status(options: &Options) -> Result<StatusReport> {
         diagnostics.push(Diagnostic::new(Code::EntryUnusable, message));
     }
     let entries: HashMap<Sha256, Known> = entries.by_key.into_iter().collect();
+    let held_back = hold_back_files(&mut found.files, &found.unreadable_folders, |key| {
+        entries.contains_key(key)
+    });
+    diagnostics.extend(held_back);
     let failures: HashMap<Sha256, Failure> = store.failures()?.by_key.into_iter().collect();
     let marker = store.marker()?;
     let cache = match clock.is_fixed() {

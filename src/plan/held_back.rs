@@ -5,14 +5,15 @@
 //! cannot be listed, nobody knows; and a view that is imported in its place
 //! keeps the session's key for ever (§6).
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::Item;
 use super::identity::{day_of, has_unix_time};
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::key::readable;
+use crate::model::key::{Sha256, SourcePath, readable};
 use crate::model::session::Kind;
-use crate::source::openhuman::discover::Place;
+use crate::source::openhuman::discover::{Found, Place};
 
 /// Takes such items out, and says of each which folder it waits for. One that
 /// was imported before stays.
@@ -22,28 +23,62 @@ pub(crate) fn hold_back(items: &mut Vec<Item>, unreadable: &[PathBuf]) -> Vec<(I
     }
     let waits_for = |item: &Item| {
         let is_new = item.session.kind == Kind::Markdown && item.record().is_none();
-        let mut folders = unreadable.iter().filter(|_| is_new);
-        folders.find(|folder| may_hold(folder, &item.session.stem, &item.place))
+        let folder = folder_of(unreadable, &item.session.stem, &item.place);
+        folder.filter(|_| is_new)
     };
     let (held, others): (Vec<Item>, Vec<Item>) = std::mem::take(items)
         .into_iter()
         .partition(|item| waits_for(item).is_some());
     *items = others;
     let told = held.into_iter().filter_map(|item| {
-        let folder = readable(waits_for(&item)?.as_os_str());
-        let folder = if folder.is_empty() {
-            "the workspace"
-        } else {
-            &folder
-        };
-        let source = &item.session.source;
-        let message = format!(
-            "{source} waits: {folder} cannot be listed, and the transcript that it is a view of \
-             may lie there"
-        );
-        Some((item, Diagnostic::new(Code::HeldBack, message)))
+        let waits = waits(&item.session.source, waits_for(&item)?);
+        Some((item, waits))
     });
     told.collect()
+}
+
+/// The same by names alone, of files that are not items yet. What has a JSONL
+/// of its stem may be a view of that one, and stays.
+pub(crate) fn hold_back_files(
+    files: &mut Vec<Found>,
+    unreadable: &[PathBuf],
+    has_entry: impl Fn(&Sha256) -> bool,
+) -> Vec<Diagnostic> {
+    if unreadable.is_empty() {
+        return Vec::new();
+    }
+    let jsonl = files.iter().filter(|file| !file.place.is_markdown());
+    let stems: HashSet<String> = jsonl.map(|file| file.stem.clone()).collect();
+    let mut told = Vec::new();
+    files.retain(|file| {
+        let is_new = file.place.is_markdown()
+            && !stems.contains(&file.stem)
+            && !has_entry(&file.path.ledger_key());
+        let folder = folder_of(unreadable, &file.stem, &file.place).filter(|_| is_new);
+        told.extend(folder.map(|folder| waits(&file.path, folder)));
+        folder.is_none()
+    });
+    told
+}
+
+fn waits(source: &SourcePath, folder: &Path) -> Diagnostic {
+    let folder = readable(folder.as_os_str());
+    let folder = if folder.is_empty() {
+        "the workspace"
+    } else {
+        &folder
+    };
+    let message = format!(
+        "{source} waits: {folder} cannot be listed, and the transcript that it is a view of may \
+         lie there"
+    );
+    Diagnostic::new(Code::HeldBack, message)
+}
+
+/// The folder that may hold the JSONL of a stem.
+fn folder_of<'f>(unreadable: &'f [PathBuf], stem: &str, view: &Place) -> Option<&'f Path> {
+    let mut folders = unreadable.iter().map(PathBuf::as_path);
+    folders.find(|folder| may_hold(folder, stem, view))
 }
 
 /// Whether the JSONL of a stem may lie in a folder.

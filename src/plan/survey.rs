@@ -159,3 +159,29 @@ impl Survey<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_sessions_with_one_name_the_descriptors_keeps_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = folder.path().join("kv/sessions");
+        std::fs::create_dir_all(&sessions).unwrap();
+        std::fs::write(sessions.join("a_b.json"), r#"{"session_key": "a_b"}"#).unwrap();
+        let given = |key: &str, is_foreign| Given {
+            is_foreign,
+            key: SessionKey::new(key),
+            name: StoreName::parse("a_b").unwrap(),
+        };
+        let kept = |all: Vec<Given>| {
+            let (_, named) = reserve(all, &Store::at(folder.path())).unwrap();
+            let keys: Vec<String> = named.keys().map(ToString::to_string).collect();
+            keys
+        };
+        assert_eq!(kept(vec![given("a b", true), given("a_b", true)]), ["a_b"]);
+        // Ours come first, whatever lies there.
+        assert_eq!(kept(vec![given("a_b", true), given("a b", false)]), ["a b"]);
+    }
+}
