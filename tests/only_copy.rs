@@ -367,3 +367,121 @@ fn a_residue_that_is_newer_than_its_entry_is_looked_at() {
     assert_eq!(of_why(&workspace, "dropped"), ["{"]);
     is_settled(&workspace);
 }
+
+// --------------------------------------------------------------------------
+// undo
+
+/// A workspace with an import of `a`, a line that is none, and `b`.
+fn imported() -> Workspace {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    workspace
+}
+
+#[test]
+fn undo_keeps_what_a_source_no_longer_gives() {
+    let header = HEADER.replace("\"turn_count\":1", "\"turn_count\":7");
+    let lines = |lines: &[&str]| format!("{}\n", lines.join("\n"));
+    let (a, b) = (&*user("a"), &*user("b"));
+    for (what, now, is_kept) in [
+        ("as it was", lines(&[HEADER, a, NO_JSON, b]), false),
+        ("appended to", lines(&[HEADER, a, NO_JSON, b, a]), false),
+        ("rewritten", lines(&[&header, NO_JSON, a, b, b]), false),
+        ("a message less", lines(&[HEADER, a, NO_JSON]), true),
+        ("a line less", lines(&[HEADER, a, b]), true),
+        ("another", lines(&[HEADER, b]), true),
+        ("emptied", String::new(), true),
+        ("no transcript", "hello\n".to_owned(), true),
+    ] {
+        let workspace = imported();
+        workspace.file(SOURCE, now);
+        let before = fs::read(stream(&workspace, "messages")).unwrap();
+        let planned = workspace.call("undo", &["--dry-run", "--json"]).json();
+        let report = workspace.call("undo", &["--json"]).code(0).json();
+        let item = &report["items"][0];
+        if is_kept {
+            assert_eq!(item["action"], "kept", "{what}: {report:#}");
+            assert_eq!(item["diagnostics"][0]["code"], "only-copy", "{what}");
+            assert_eq!(planned["items"], report["items"], "{what}");
+            assert_eq!(fs::read(stream(&workspace, "messages")).unwrap(), before);
+            workspace.call("undo", &["--overwrite"]).code(0);
+        } else {
+            assert_eq!(item["action"], "removed", "{what}: {report:#}");
+        }
+        assert!(!stream(&workspace, "messages").exists(), "{what}");
+    }
+}
+
+#[test]
+fn undo_takes_an_acceptance_back_and_keeps_the_only_copy() {
+    let workspace = imported();
+    workspace.file(SOURCE, "");
+    workspace.run(&[]).code(3);
+    workspace
+        .call("accept", &[SOURCE, "--reason", "lost"])
+        .code(0);
+    workspace.run(&[]).code(0);
+    let outcome = workspace.call("undo", &[]);
+    outcome.says("its failure is accepted no longer");
+    assert_eq!(contents(&workspace), ["a", "b"]);
+    workspace.run(&[]).code(3);
+}
+
+#[test]
+fn undo_keeps_a_history_that_changed() {
+    let workspace = Workspace::new();
+    let file = ".openhuman/subagent_sessions.json";
+    let source = format!("{file}#s1");
+    let text = |history: &[&str]| {
+        let history: Vec<Value> = history
+            .iter()
+            .map(|text| serde_json::from_str(&user(text)).unwrap())
+            .collect();
+        let record = serde_json::json!({
+            "subagentSessionId": "s1", "parentSession": "p", "parentThreadId": "t",
+            "workerThreadId": "w", "agentId": "scout", "displayName": null, "toolkit": null,
+            "model": "m", "sandboxMode": "none", "actionRoot": null, "taskKey": "k",
+            "taskTitle": "T", "currentTaskId": null, "status": "idle", "reusable": true,
+            "latestHistory": history, "latestError": null, "createdAt": "2026-05-06T08:00:00Z",
+            "updatedAt": "2026-05-06T08:00:00Z", "lastUsedAt": "2026-05-06T08:00:00Z",
+        });
+        Value::from(vec![record]).to_string()
+    };
+    workspace.file(file, text(&["a", "b"]));
+    workspace.run(&[]).code(0);
+    assert_eq!(
+        workspace.read_store().session(&source).contents(),
+        ["a", "b"]
+    );
+    workspace.file(file, text(&["b"]));
+    let report = workspace.call("undo", &["--json"]).code(0).json();
+    assert_eq!(report["items"][0]["action"], "kept", "{report:#}");
+    workspace.file(file, text(&["a", "b", "c"]));
+    let report = workspace.call("undo", &["--json"]).code(0).json();
+    assert_eq!(report["items"][0]["action"], "removed", "{report:#}");
+}
+
+/// An undo that was killed is finished by the next command; what was no loss
+/// then may be one now.
+#[test]
+fn a_cut_off_undo_keeps_what_has_become_the_only_copy() {
+    for command in ["run", "undo"] {
+        let workspace = imported();
+        let kv = workspace.store().join("kv");
+        fs::create_dir(kv.join("session_import.undo")).unwrap();
+        for entry in fs::read_dir(kv.join("migration_items")).unwrap() {
+            let entry = entry.unwrap();
+            let to = kv.join("session_import.undo").join(entry.file_name());
+            fs::rename(entry.path(), to).unwrap();
+        }
+        // Which an undo removes first.
+        fs::remove_file(kv.join("migrations/session_import_v1.json")).unwrap();
+        workspace.remove(SOURCE);
+        // Something to do, or a run opens nothing for writing.
+        workspace.transcript("1779000001_two", &[&user("c")]);
+        workspace.call(command, &[]);
+        assert_eq!(contents(&workspace), ["a", "b"], "{command}");
+        assert_eq!(residue(&workspace).len(), 1, "{command}");
+    }
+}

@@ -31,6 +31,10 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
+    fn is_none(self) -> bool {
+        self.messages + self.lines == 0
+    }
+
     pub(super) fn warning(self) -> Option<Diagnostic> {
         let of = |number: u64, what: &str| (number > 0).then(|| count(number, what));
         let parts = [of(self.messages, "message"), of(self.lines, "line")];
@@ -49,6 +53,17 @@ impl Dropped {
 }
 
 impl Importer<'_> {
+    /// Whether the store holds something of a session that its source does not
+    /// give any more. The source is read.
+    ///
+    /// # Errors
+    /// The source gives no session; source or store cannot be read.
+    pub(crate) fn is_only_copy(&self, item: &Item, name: &StoreName) -> Result<bool> {
+        let read = self.read_once(item, name).map_err(|reject| reject.error)?;
+        let dropped = self.move_dropped(item, name, read.hash, read.compare, None)?;
+        Ok(!dropped.is_none())
+    }
+
     /// Moves what only the store had into the residue, behind what was moved
     /// there before: whatever is replaced, no message goes, and no line. Gives
     /// their number, those of earlier imports included; in a dry run they are

@@ -105,7 +105,7 @@ impl Importer<'_> {
         }
     }
 
-    fn read_once(&self, item: &Item, name: &StoreName) -> Result<Read, Reject> {
+    pub(super) fn read_once(&self, item: &Item, name: &StoreName) -> Result<Read, Reject> {
         let quiet = |error| Reject {
             error,
             has_changed: false,

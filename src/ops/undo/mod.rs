@@ -5,6 +5,7 @@
 //! in, what took the place of a record that was not ours, and what may be the
 //! only copy. [`crate::store::remove`] says in which order the rest goes.
 
+mod only_copy;
 mod session;
 
 use std::collections::BTreeMap;
@@ -141,6 +142,10 @@ impl Undo<'_> {
 
     fn sessions(&mut self, writer: Option<&Writer>) -> Result<()> {
         let (mut sessions, others_stay) = self.plan()?;
+        note_gone(&self.workspace, &mut sessions);
+        if !self.options.overwrite {
+            self.note_only_copies(&mut sessions)?;
+        }
         let failures = self.store.failures()?.by_key;
         let failures: Vec<Sha256> = failures
             .into_iter()
@@ -156,7 +161,6 @@ impl Undo<'_> {
                 writer.remove_marker()?;
             }
         }
-        note_gone(&self.workspace, &mut sessions);
         let mut items = Vec::with_capacity(sessions.len());
         for batch in sessions.chunks(BATCH) {
             items.extend(self.batch(batch, writer));
@@ -259,7 +263,10 @@ impl Undo<'_> {
         let mut items = Vec::with_capacity(sessions.len());
         for (session, verdict) in sessions.iter().zip(verdicts) {
             let item = match verdict {
-                Verdict::Keep(why, bytes) => session.item(UndoAction::Kept, Some(why), bytes),
+                Verdict::Keep(why, bytes) => {
+                    let why = take_back(session, writer, why);
+                    session.item(UndoAction::Kept, Some(why), bytes)
+                }
                 Verdict::Fail(why) => session.item(UndoAction::Failed, Some(why), 0),
                 Verdict::GiveBack => give_back(session, writer),
                 Verdict::Remove(record) => {
@@ -344,6 +351,10 @@ impl Undo<'_> {
         if session.is_gone {
             return keep(Code::OnlyCopy, "its source is gone");
         }
+        if session.is_only_copy {
+            let message = "its source no longer gives all that the store has of it";
+            return keep(Code::OnlyCopy, message);
+        }
         if self.store.has_dropped(name)? {
             let message = "its residue holds messages that the source no longer has";
             return keep(Code::OnlyCopy, message);
@@ -384,6 +395,24 @@ impl Undo<'_> {
         self.report.diagnostics = self.diagnostics;
         self.report
     }
+}
+
+/// Takes off what `accept` has added to the entry of a record that is kept,
+/// and says so.
+fn take_back(session: &Session, writer: Option<&Writer>, mut why: Diagnostic) -> Diagnostic {
+    let Some(entry) = &session.unaccepted else {
+        return why;
+    };
+    let mut keys = session.keys.iter();
+    let done = match writer {
+        Some(writer) => keys.try_for_each(|key| writer.put_entry(key, entry)),
+        None => Ok(()),
+    };
+    why.message += &match done {
+        Ok(()) => "; its failure is accepted no longer".to_owned(),
+        Err(error) => format!("; its failure stays accepted: {error}"),
+    };
+    why
 }
 
 /// Takes off what `accept` has added.
