@@ -158,6 +158,71 @@ fn lines_that_are_still_in_the_source_are_not_dropped() {
     );
 }
 
+/// What the residue had already is not what the stream has: each counts once.
+#[test]
+fn of_equal_messages_none_is_lost() {
+    let (b, half) = (user("ok"), partial("ok"));
+    let half = half.replace("assistant", "user");
+    let compaction = compaction(&[]);
+    let same = |n: usize| vec![b.clone(); n];
+    for (old, new, kept) in [
+        (same(3), same(1), 2),
+        (
+            [same(1), vec![compaction.clone()], same(2)].concat(),
+            [same(1), vec![compaction.clone()], same(1)].concat(),
+            1,
+        ),
+        (
+            [same(1), vec![half.clone()], same(2)].concat(),
+            [same(1), vec![half.clone()]].concat(),
+            2,
+        ),
+    ] {
+        let workspace = Workspace::new();
+        transcript(&workspace, &old);
+        workspace.run(&[]).code(0);
+        transcript(&workspace, &new);
+        workspace.run(&[]).code(0);
+        assert_eq!(
+            of_why(&workspace, "dropped").len(),
+            kept,
+            "{old:?} to {new:?}"
+        );
+        is_settled(&workspace);
+    }
+}
+
+/// The same words with less beside them are not the same.
+#[test]
+fn what_stood_beside_the_words_stays() {
+    let rich = r#"{"id":"m1","role":"assistant","content":"hi","provider":"p","model":"m","usage":{"input":1,"output":2,"cached_input":0,"cost_usd":0.5},"ts":"t","reasoning_content":"my thoughts","x":1}"#;
+    let plain = r#"{"role":"assistant","content":"hi"}"#;
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), rich.to_owned()]);
+    workspace.run(&[]).code(0);
+    let before = workspace.read_store().session(SOURCE).messages[1].clone();
+    transcript(&workspace, &[user("a"), plain.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    let residue = workspace.read_store().session(SOURCE).residue;
+    assert_eq!(residue.len(), 1, "{residue:#?}");
+    assert_eq!(residue[0]["record"], before);
+    // With more beside them they are.
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), plain.to_owned()]);
+    workspace.run(&[]).code(0);
+    transcript(&workspace, &[user("a"), rich.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    assert!(workspace.read_store().session(SOURCE).residue.is_empty());
+    // On a way of its own, too: the one that fits is taken, not the first.
+    let two = [user("z"), plain.to_owned(), rich.to_owned()];
+    let workspace = Workspace::new();
+    transcript(&workspace, &two);
+    workspace.run(&[]).code(0);
+    transcript(&workspace, &[rich.to_owned(), plain.to_owned(), user("z")]);
+    workspace.run(&[]).code(0);
+    assert!(workspace.read_store().session(SOURCE).residue.is_empty());
+}
+
 /// A line that is mended is a message now, and not lost.
 #[test]
 fn a_line_that_becomes_a_message_by_salvage_is_not_dropped() {

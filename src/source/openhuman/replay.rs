@@ -18,7 +18,7 @@ use crate::model::message::{Message, Residue, Sink, Why};
 use crate::model::session::Reading;
 use crate::source::input::{Input, Position};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a JSONL transcript into a sink. With `salvage` set, takes more than
 /// the application's reader would.
@@ -148,7 +148,7 @@ impl Replay<'_> {
             Judged::Interrupted(line) => {
                 self.reading.interrupted += 1;
                 if let Ok(message) = line.to_message(&[], &mut self.scratch) {
-                    self.sink.set_aside(&message);
+                    self.sink.set_aside(position.number, &message);
                 }
                 self.residue(position.number, Why::Interrupted, None, bytes)?;
             }
@@ -291,7 +291,7 @@ impl Replay<'_> {
                 if let Judged::Compaction(entries) = &judged {
                     for entry in entries {
                         if let Ok(message) = entry.to_message(&[], &mut self.scratch) {
-                            self.sink.set_aside(&message);
+                            self.sink.set_aside(position.number, &message);
                         }
                     }
                 }
@@ -306,7 +306,7 @@ impl Replay<'_> {
                 Judged::Message(message) => {
                     // One that nests too deep is replaced like any other.
                     if let Ok(message) = message.to_message(&[], &mut self.scratch) {
-                        self.sink.set_aside(&message);
+                        self.sink.set_aside(position.number, &message);
                     }
                     (Why::Superseded, None)
                 }
