@@ -7,7 +7,7 @@
 //! A dry run goes the same way with no writer: it reads the same lines and
 //! gives the same warnings, and writes nothing anywhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, RwLock};
 
@@ -18,15 +18,14 @@ pub use super::options::{Options, Progress};
 use super::wave::{Done, Known, Shared, waves};
 use super::workspace::{STORE, Surroundings};
 use crate::error::{Error, Result};
-use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
-use crate::model::key::{SessionKey, Sha256};
+use crate::model::key::Sha256;
 use crate::plan::Item;
 use crate::plan::cache::StatCache;
 use crate::plan::decide::Decide;
 use crate::plan::survey::{SUBAGENTS, Survey};
-use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
+use crate::report::{RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
@@ -67,12 +66,11 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
         store: Store::at(&root),
         writer: None,
         diagnostics: surroundings.storage_warning().into_iter().collect(),
-        ahead: HashMap::new(),
     };
     match super::quick::look(options, &run.workspace, &run.store, &run.clock, &found) {
-        Some(items) => {
+        Some(done) => {
             run.diagnostics.extend(found.diagnostics);
-            run.total(items);
+            run.total(done);
             run.report.already_done = true;
         }
         None => run.import(found, &Mutex::new(progress))?,
@@ -91,8 +89,6 @@ pub(super) struct Run<'a> {
     /// `None` in a dry run.
     pub(super) writer: Option<Writer>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Streams found ahead of their sources, as they were.
-    pub(super) ahead: HashMap<SessionKey, Stat>,
 }
 
 impl Run<'_> {
@@ -117,13 +113,10 @@ impl Run<'_> {
             true => StatCache::default(),
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
-        let (items, others) = self.work(found.files, subagents, &entries, &cache, progress)?;
-        self.write_cache(&cache, items, others);
-        Ok(())
+        self.work(found.files, subagents, &entries, &cache, progress)
     }
 
-    /// Everything from the survey to the marker; gives back what the stat
-    /// cache is made of.
+    /// Everything from the survey to the stat cache.
     fn work<P: Progress>(
         &mut self,
         files: Vec<Found>,
@@ -131,7 +124,7 @@ impl Run<'_> {
         entries: &HashMap<Sha256, Entry>,
         cache: &StatCache,
         progress: &Shared<'_, P>,
-    ) -> Result<(Vec<Item>, Vec<Found>)> {
+    ) -> Result<()> {
         // Held aside, so that the survey does not keep the run borrowed.
         let (workspace, store) = (self.workspace.clone(), self.store.clone());
         let survey = Survey {
@@ -153,17 +146,25 @@ impl Run<'_> {
             } else {
                 RunLedger::default()
             },
+            parents: (items.iter())
+                .filter_map(|item| item.session.parent.clone())
+                .collect(),
+            has_history: subagents.records.iter().any(|record| record.history_len > 0),
             subagents,
             threads: RwLock::default(),
         };
         let pool = self.pool()?;
-        let mut done = Done::default();
+        let done = Mutex::new(Done {
+            is_brief: self.options.brief,
+            ..Done::default()
+        });
         pool.install(|| self.learn_threads(&items, &to_write, &known));
         for wave in waves(&items, &to_write) {
-            let outcomes = pool.install(|| self.wave(&items, &wave, &known, progress))?;
-            self.note(outcomes, &items, &known, &mut done);
+            pool.install(|| self.wave(&items, &wave, &known, &done, progress));
         }
-        done.skip(&items, &to_skip, &known);
+        if let Ok(mut done) = done.lock() {
+            done.skip(&items, &to_skip, &known);
+        }
 
         // Which sub-agents have no transcript is known only now.
         let first = items.len();
@@ -180,17 +181,18 @@ impl Run<'_> {
         if !more.is_empty() {
             self.begin(&items, &more, progress)?;
         }
-        let outcomes = pool.install(|| self.wave(&items, &more, &known, progress))?;
-        self.note(outcomes, &items, &known, &mut done);
+        pool.install(|| self.wave(&items, &more, &known, &done, progress));
+        let done = done.into_inner();
+        let mut done = done.map_err(|_| Error::Usage("a thread of the import panicked".into()))?;
         done.skip(&items, &to_skip, &known);
-
-        self.total(done.reports);
+        let done = self.total(done);
         self.remove_twins(&items, entries)?;
         if self.options.checksum {
             self.remove_damaged_failures()?;
         }
-        self.settle(entries, &items, &done.failures)?;
-        Ok((items, others))
+        self.settle(entries, &items, &done)?;
+        self.write_cache(cache, items, others, &done);
+        Ok(())
     }
 
     fn open_writer(&mut self) -> Result<()> {
@@ -308,22 +310,20 @@ impl Run<'_> {
         pool.map_err(|error| Error::Usage(format!("cannot start {threads} threads: {error}")))
     }
 
-    fn total(&mut self, mut reports: Vec<ItemReport>) {
-        reports.sort_by(|a, b| (&a.session_key, &a.source).cmp(&(&b.session_key, &b.source)));
+    /// Puts into the report what became of the items.
+    fn total(&mut self, mut done: Done) -> Done {
+        done.sort();
+        let of_items = std::mem::take(&mut done.report);
         let report = &mut self.report;
-        for item in &reports {
-            match item.action {
-                Action::Imported => {
-                    report.imported += 1;
-                    report.messages_written += item.messages;
-                }
-                Action::WouldImport => report.imported += 1,
-                Action::Failed => report.failed += 1,
-                _ => report.skipped += 1,
-            }
-        }
-        report.scanned = reports.len() as u64;
-        report.items = reports;
+        report.scanned = of_items.scanned;
+        report.imported = of_items.imported;
+        report.skipped = of_items.skipped;
+        report.failed = of_items.failed;
+        report.rejected = of_items.rejected;
+        report.messages_written = of_items.messages_written;
+        report.salvageable = of_items.salvageable;
+        report.items = of_items.items;
+        done
     }
 
     fn nothing_found(&self) -> Diagnostic {

@@ -115,7 +115,7 @@ pub(crate) fn items(
             stem: cluster.file.stem.clone(),
             kind: kind(&place),
             profile: match &place {
-                Place::Profile(id) => Some(id.clone()),
+                Place::Profile(id) => Some(id.to_string()),
                 _ => None,
             },
             // The newest view: earlier days' hold less of the session.
@@ -157,7 +157,7 @@ pub(crate) fn history_item(
     }
     Item {
         session: Session {
-            stem: key.as_str().to_owned(),
+            stem: key.shared().clone(),
             key,
             kind: Kind::SubagentHistory,
             source: SourcePath::record(file.relative(), subagent.id.clone()),

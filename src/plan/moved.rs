@@ -58,7 +58,7 @@ impl<'e> Gone<'e> {
         identify: &Identify<'_>,
         store: &Store,
     ) -> Option<Moved> {
-        let candidates = self.by_stem.get(&cluster.file.stem)?;
+        let candidates = self.by_stem.get(&*cluster.file.stem)?;
         let hash = identify.hash(&cluster.file).ok();
         let same = candidates
             .iter()

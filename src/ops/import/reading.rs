@@ -267,7 +267,7 @@ fn is_fresh(stat: Stat) -> bool {
 /// Agent and start from the stem, end from the mtime (`--salvage`).
 fn defaults(item: &Item) -> Defaults {
     let own = item.session.stem.rsplit_once("__");
-    let own = own.map_or(item.session.stem.as_str(), |(_, own)| own);
+    let own = own.map_or(&*item.session.stem, |(_, own)| own);
     let (number, rest) = own.split_once('_').unwrap_or(("", own));
     let start = number.parse().ok().filter(|_| number.len() >= 9);
     let (agent, created) = match start.and_then(time) {
