@@ -124,8 +124,7 @@ impl<'w> Batches<'w> {
             return;
         };
         let mut outcomes = outcomes;
-        let is_busy =
-            |outcome: &Outcome| matches!(&outcome.failure, Some((Code::StoreBusy, _)));
+        let is_busy = |outcome: &Outcome| matches!(&outcome.failure, Some((Code::StoreBusy, _)));
         let mut batch: Vec<Prepared> = Vec::with_capacity(outcomes.len());
         for (tag, (_, outcome)) in outcomes.iter_mut().enumerate() {
             if let Some(mut prepared) = outcome.prepared.take() {

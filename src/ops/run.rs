@@ -7,7 +7,7 @@
 //! A dry run goes the same way with no writer: it reads the same lines and
 //! gives the same warnings, and writes nothing anywhere.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, RwLock};
 
@@ -149,7 +149,10 @@ impl Run<'_> {
             parents: (items.iter())
                 .filter_map(|item| item.session.parent.clone())
                 .collect(),
-            has_history: subagents.records.iter().any(|record| record.history_len > 0),
+            has_history: subagents
+                .records
+                .iter()
+                .any(|record| record.history_len > 0),
             subagents,
             threads: RwLock::default(),
         };
@@ -191,7 +194,7 @@ impl Run<'_> {
             self.remove_damaged_failures()?;
         }
         self.settle(entries, &items, &done)?;
-        self.write_cache(cache, items, others, &done);
+        self.write_cache(cache, &items, &others, &done);
         Ok(())
     }
 

@@ -160,8 +160,8 @@ impl Run<'_> {
     pub(super) fn write_cache(
         &self,
         before: &StatCache,
-        items: Vec<Item>,
-        others: Vec<Found>,
+        items: &[Item],
+        others: &[Found],
         done: &Done,
     ) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
@@ -171,8 +171,8 @@ impl Run<'_> {
         let mut cache = CacheWriter::new();
         let mut histories = Vec::new();
         let mut is_told_by_cache = true;
-        for (index, item) in items.into_iter().enumerate() {
-            let key = item.session.key.to_string();
+        for (index, item) in items.iter().enumerate() {
+            let key = &item.session.key;
             let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
             let format = match &item.reads {
                 Reads::File(format) => *format,
@@ -186,28 +186,22 @@ impl Run<'_> {
             if failed.contains(&index) {
                 continue;
             }
-            let still_ahead = still_ahead(before, &item);
-            for file in item.older {
+            let still_ahead = still_ahead(before, item);
+            for file in &item.older {
                 cache.note(file, Role::OlderCopy { of: key.clone() });
             }
-            for file in item.companions {
+            for file in &item.companions {
                 cache.note(file, Role::Companion { of: key.clone() });
             }
             let ahead = done.ahead.get(&index);
             let ahead = ahead.map(|stat| (*stat).into());
             let role = Role::Source {
                 accepted,
-                key,
+                key: key.clone(),
                 format,
                 ahead: ahead.or(still_ahead),
             };
-            let file = Found {
-                path: item.session.source,
-                stem: item.session.stem,
-                place: item.place,
-                stat: item.stat,
-            };
-            cache.note(file, role);
+            cache.note_path(&item.place, &item.session.source, item.stat, role);
         }
         for file in others {
             cache.note(file, Role::NoTranscript);
@@ -219,7 +213,7 @@ impl Run<'_> {
         let is_done = self.only.is_all() && self.report.is_clean() && is_known;
         let done = is_done.then_some((histories, subagents.as_path()));
         // Only a cache: an import does not fail over it.
-        let bytes = cache.to_bytes(self.store.layout(), done);
+        let bytes = cache.into_bytes(self.store.layout(), done);
         if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }

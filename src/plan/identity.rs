@@ -13,7 +13,7 @@ use super::fingerprint::Fingerprint;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
-use crate::model::key::{Sha256, SourcePath};
+use crate::model::key::{SessionKey, Sha256, SourcePath};
 use crate::source::input::Input;
 use crate::source::openhuman::discover::{Found, Place};
 use crate::source::openhuman::{self, Format};
@@ -103,7 +103,7 @@ impl Identify<'_> {
                 return None;
             }
         }
-        let mut clusters: Vec<(String, Cluster)> = Vec::new();
+        let mut clusters: Vec<(SessionKey, Cluster)> = Vec::new();
         let roles = files
             .iter()
             .map(|file| self.cache.role(&file.path, file.stat));

@@ -13,9 +13,11 @@ pub(crate) mod keys;
 pub(crate) mod moved;
 pub(crate) mod survey;
 
+use std::collections::HashSet;
+
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::model::key::{SessionKey, Sha256, SourcePath, parent_stem};
 use crate::model::session::{Kind, Session};
 use crate::source::openhuman::Format;
 use crate::source::openhuman::discover::{Found, Place};
@@ -87,9 +89,12 @@ pub(crate) fn items(
     keyed: Vec<Keyed>,
     mut entry: impl FnMut(&Sha256) -> Option<Entry>,
 ) -> Vec<Item> {
+    // Only those that somebody may have as a parent: mostly they are few.
+    let parents = keyed.iter().filter_map(|of| parent_stem(&of.cluster.file.stem));
+    let parents: HashSet<String> = parents.map(str::to_owned).collect();
     let mut stems = Stems::default();
     for Keyed { key, cluster, .. } in &keyed {
-        for file in cluster.files() {
+        for file in cluster.files().filter(|file| parents.contains(&*file.stem)) {
             stems.add(&file.stem, file.place.clone(), key.clone());
         }
     }

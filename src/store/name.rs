@@ -237,10 +237,12 @@ impl Names {
                 && !self.by_folded.contains_key(&name.folded())
                 && taken_on_disk(name).is_none_or(|owner| owner == *key)
         };
-        let name = candidates(key).map(|name| StoreName::of(key, name)).find(free);
+        let name = candidates(key)
+            .map(|name| StoreName::of(key, name))
+            .find(free);
         // There is no last candidate, so there always is a free one.
-        let name =
-            name.unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string().into()));
+        let name = name
+            .unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string().into()));
         self.by_folded.insert(name.folded(), key.clone());
         self.by_key.insert(key.clone(), name.clone());
         name

@@ -10,7 +10,7 @@ use super::name::{StoreName, StreamName};
 use crate::model::diagnostic::Code;
 use crate::model::key::{SessionKey, Sha256};
 use crate::model::session::{Kind, Lines};
-use crate::report::{Action, RunReport};
+use crate::report::RunReport;
 
 /// The revision of our reading rules: an entry with an older one is read again.
 pub const RULES: u32 = 1;

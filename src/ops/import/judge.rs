@@ -180,13 +180,17 @@ impl Importer<'_> {
     ) -> Result<u64> {
         let residue = self.store.layout().stream_file(&name.residue());
         let hash = sha256_of_file(&residue)?.map(|(hash, _)| hash);
+        let mut old = match hash {
+            Some(_) => StreamReader::open(&residue)?,
+            None => None,
+        };
         // An import that was cut off may have put its residue in place beside
         // the old stream: what it moved is in both then.
         let left = item.record().map(|entry| entry.residue_sha256);
         let is_as_left = left == Some(hash);
         let mut moved: HashMap<Sha256, u64> = HashMap::new();
         let mut count = 0;
-        if let Some(mut old) = StreamReader::open(&residue)? {
+        if let Some(old) = &mut old {
             loop {
                 match old.next() {
                     Ok(Some(record)) => {

@@ -111,7 +111,8 @@ impl Importer<'_> {
         let stream_file = self.store.layout().stream_file(&name.messages());
         let stream = Stat::of(&stream_file, false).map_err(Error::io("look at", &stream_file));
         let stream = stream.map_err(quiet)?;
-        let mut compare = Compare::open(&stream_file).map_err(quiet)?;
+        let compare = stream.map(|_| Compare::open(&stream_file)).transpose();
+        let mut compare = compare.map_err(quiet)?.flatten();
         let mut draft = self.draft(name).map_err(quiet)?;
         let mut discard = Discard;
         let to: &mut dyn Sink = match &mut draft {

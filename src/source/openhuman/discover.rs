@@ -190,7 +190,8 @@ impl Scan<'_> {
             }
         }
         // A folder is listed in an order of the file system's own.
-        all.sort_by(|a, b| a.path.cmp(&b.path));
+        // Within one, bytes compare as paths do, and much faster.
+        all.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
         all.into_iter().for_each(|entry| each(self, entry));
     }
 
