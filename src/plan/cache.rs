@@ -340,7 +340,12 @@ mod tests {
         let layout = Layout::new(folder.path());
         let file = found(folder.path());
         let mut cache = CacheWriter::new();
-        cache.note(&file, Role::OlderCopy { of: SessionKey::new("k") });
+        cache.note(
+            &file,
+            Role::OlderCopy {
+                of: SessionKey::new("k"),
+            },
+        );
         std::fs::write(layout.stat_cache_file(), cache.into_bytes(&layout, None)).unwrap();
         let cache = StatCache::load(&layout.stat_cache_file());
         assert!(cache.role(&file.path, file.stat).is_some());

@@ -70,6 +70,7 @@ pub(crate) struct Identify<'a> {
 impl Identify<'_> {
     /// The sessions of all files, by stem and then in the order of §6; and
     /// the Markdown files that are no transcripts.
+    #[expect(clippy::vec_box, reason = "see Keyed::cluster")]
     pub(crate) fn clusters(&self, files: Vec<Found>) -> Result<(Vec<Box<Cluster>>, Vec<Found>)> {
         let mut files = files;
         // Stable: within a stem they stay in the order of §6.

@@ -36,6 +36,7 @@ pub(crate) struct Moved {
 
 /// Gives every cluster its key. `moved` says of a cluster without an entry
 /// whether its file was imported under another path, now gone.
+#[expect(clippy::vec_box, reason = "see Keyed::cluster")]
 pub(crate) fn assign(
     clusters: Vec<Box<Cluster>>,
     given: &Given,

@@ -90,7 +90,9 @@ pub(crate) fn items(
     mut entry: impl FnMut(&Sha256) -> Option<Entry>,
 ) -> Vec<Item> {
     // Only those that somebody may have as a parent: mostly they are few.
-    let parents = keyed.iter().filter_map(|of| parent_stem(&of.cluster.file.stem));
+    let parents = keyed
+        .iter()
+        .filter_map(|of| parent_stem(&of.cluster.file.stem));
     let parents: HashSet<String> = parents.map(str::to_owned).collect();
     let mut stems = Stems::default();
     for Keyed { key, cluster, .. } in &keyed {
