@@ -73,7 +73,12 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
             run.total(done);
             run.report.already_done = true;
         }
-        None => run.import(found, &Mutex::new(progress))?,
+        None => {
+            // All of it, planning too: there are no more threads than were
+            // asked for, and what planning has freed is used again for reading.
+            let pool = run.pool()?;
+            pool.install(|| run.import(found, &Mutex::new(progress)))?;
+        }
     }
     Ok(run.finish())
 }
@@ -156,14 +161,13 @@ impl Run<'_> {
             subagents,
             threads: RwLock::default(),
         };
-        let pool = self.pool()?;
         let done = Mutex::new(Done {
             is_brief: self.options.brief,
             ..Done::default()
         });
-        pool.install(|| self.learn_threads(&items, &to_write, &known));
+        self.learn_threads(&items, &to_write, &known);
         for wave in waves(&items, &to_write) {
-            pool.install(|| self.wave(&items, &wave, &known, &done, progress));
+            self.wave(&items, &wave, &known, &done, progress);
         }
         if let Ok(mut done) = done.lock() {
             done.skip(&items, &to_skip, &known);
@@ -184,7 +188,7 @@ impl Run<'_> {
         if !more.is_empty() {
             self.begin(&items, &more, progress)?;
         }
-        pool.install(|| self.wave(&items, &more, &known, &done, progress));
+        self.wave(&items, &more, &known, &done, progress);
         let done = done.into_inner();
         let mut done = done.map_err(|_| Error::Usage("a thread of the import panicked".into()))?;
         done.skip(&items, &to_skip, &known);
