@@ -121,9 +121,7 @@ impl Glance<'_> {
         let older: HashSet<&str> = older.map(String::as_str).collect();
         let mut others = 0;
         for file in files {
-            let of_stem = by_stem
-                .get(file.stem.as_str())
-                .map_or(&[][..], Vec::as_slice);
+            let of_stem = by_stem.get(&*file.stem).map_or(&[][..], Vec::as_slice);
             match self.file(file, of_stem, &gone, &older) {
                 Some(found) => seen.push(found),
                 None => others += 1,
@@ -245,7 +243,7 @@ impl Glance<'_> {
         if self.is_ahead(name.as_ref(), role) {
             return Some(AHEAD);
         }
-        if gone.contains(&file.stem) {
+        if gone.contains(&*file.stem) {
             return Some((State::ToLookAt, "it may have been moved"));
         }
         let is_markdown = file.place.is_markdown();
