@@ -550,3 +550,32 @@ fn a_cut_off_undo_keeps_what_has_become_the_only_copy() {
         assert_eq!(residue(&workspace).len(), 1, "{command}");
     }
 }
+
+/// What only the run ledger knew, and the store by now.
+#[test]
+fn run_ids_stay_when_the_run_ledger_cannot_be_read() {
+    let workspace = imported();
+    let path = workspace.path("session_db/sessions.db");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE agent_runs (id TEXT, kind TEXT, parent_run_id TEXT, parent_thread_id TEXT,
+               worker_thread_id TEXT, agent_id TEXT, status TEXT);
+             INSERT INTO agent_runs (id, parent_thread_id) VALUES ('r1', 'thr-1'), ('r2', 'thr-1');",
+        )
+        .unwrap();
+    drop(database);
+    let run_ids = || workspace.read_store().session(SOURCE).descriptor["run_ids"].clone();
+    workspace.run(&["--force"]).code(0);
+    assert_eq!(run_ids(), serde_json::json!(["r1", "r2"]));
+    workspace.file("session_db/sessions.db", "no database");
+    workspace
+        .run(&["--force"])
+        .code(0)
+        .says("run-ledger-unusable");
+    assert_eq!(run_ids(), serde_json::json!(["r1", "r2"]));
+    workspace.remove("session_db/sessions.db");
+    workspace.run(&["--force"]).code(0);
+    assert_eq!(run_ids(), serde_json::json!([]));
+}
