@@ -579,3 +579,13 @@ fn run_ids_stay_when_the_run_ledger_cannot_be_read() {
     workspace.run(&["--force"]).code(0);
     assert_eq!(run_ids(), serde_json::json!([]));
 }
+
+#[test]
+fn an_undo_that_removes_nothing_leaves_the_marker() {
+    let workspace = imported();
+    workspace.file(SOURCE, "");
+    workspace.call("undo", &[]);
+    assert!(workspace.read_store().marker.is_some());
+    workspace.call("undo", &["--overwrite"]).code(0);
+    assert!(!workspace.store().join("kv").exists());
+}

@@ -153,17 +153,9 @@ impl Undo<'_> {
             .map(|(key, _)| key)
             .collect();
         let is_whole = self.only.is_all();
-        if let Some(writer) = writer {
-            // Before anything that it vouches for is touched. Another tool's
-            // is not ours to take away.
-            let is_ours = self.store.marker()?.is_some_and(|m: Marker| m.is_ours());
-            if is_ours && (is_whole || !sessions.is_empty()) {
-                writer.remove_marker()?;
-            }
-        }
         let mut items = Vec::with_capacity(sessions.len());
         for batch in sessions.chunks(BATCH) {
-            items.extend(self.batch(batch, writer));
+            items.extend(self.batch(batch, writer)?);
         }
         items.sort_by(|a, b| (&a.session_key, &a.source).cmp(&(&b.session_key, &b.source)));
         self.total(items);
@@ -178,6 +170,7 @@ impl Undo<'_> {
         };
         let rest = writer.remove_failures(&failures).and_then(|()| {
             if self.report.undone_whole {
+                self.remove_marker(writer)?;
                 writer.remove_rest()
             } else {
                 writer.remove_undo_folder()
@@ -256,9 +249,28 @@ impl Undo<'_> {
         Ok(cut_off)
     }
 
+    /// Another tool's marker is not ours to take away.
+    fn remove_marker(&self, writer: &Writer) -> Result<()> {
+        let is_ours = self.store.marker()?.is_some_and(|m: Marker| m.is_ours());
+        if is_ours {
+            writer.remove_marker()?;
+        }
+        Ok(())
+    }
+
     /// Looks at some sessions, and removes those that may go.
-    fn batch(&self, sessions: &[Session], writer: Option<&Writer>) -> Vec<UndoItem> {
+    fn batch(&self, sessions: &[Session], writer: Option<&Writer>) -> Result<Vec<UndoItem>> {
         let verdicts: Vec<Verdict> = sessions.par_iter().map(|s| self.judge(s)).collect();
+        let mut both = sessions.iter().zip(&verdicts);
+        let touches = both.any(|(session, verdict)| match verdict {
+            Verdict::Remove(_) | Verdict::GiveBack => true,
+            Verdict::Keep(..) => session.unaccepted.is_some(),
+            Verdict::Fail(_) => false,
+        });
+        if let Some(writer) = writer.filter(|_| touches) {
+            // Before anything that it vouches for is touched.
+            self.remove_marker(writer)?;
+        }
         let mut removals = Vec::new();
         let mut items = Vec::with_capacity(sessions.len());
         for (session, verdict) in sessions.iter().zip(verdicts) {
@@ -282,7 +294,7 @@ impl Undo<'_> {
             items.push(item);
         }
         let Some(writer) = writer else {
-            return items;
+            return Ok(items);
         };
         for (tag, result) in writer.remove_sessions(removals) {
             let (Some(session), Some(item)) = (sessions.get(tag), items.get_mut(tag)) else {
@@ -304,7 +316,7 @@ impl Undo<'_> {
                 }
             };
         }
-        items
+        Ok(items)
     }
 
     fn judge(&self, session: &Session) -> Verdict {
