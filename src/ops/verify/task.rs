@@ -138,21 +138,20 @@ impl<'a> Task<'a> {
         let is_marked_ours =
             entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
         if !entry.is_ours() {
+            let examined = self.thread(examiner)?;
             found.push(if is_marked_ours {
                 let message = "its item ledger entry is ours and has no journal_sha256";
                 let finding = Finding::new(Check::EntryDiffers, message);
-                finding.helped_by(match item {
-                    Some(_) => Remedy::Checksum,
-                    None => Remedy::CopyOfStore,
+                finding.helped_by(match (item, &examined.thread_id) {
+                    (Some(_), Some(_)) => Remedy::Checksum,
+                    (Some(_), None) => Remedy::MendSource,
+                    (None, _) => Remedy::CopyOfStore,
                 })
             } else {
                 let message = "the application's earlier importer wrote its record";
                 Finding::new(Check::OlderImporter, message)
             });
-            return Ok(Examined {
-                found,
-                ..self.thread(examiner)?
-            });
+            return Ok(Examined { found, ..examined });
         }
         if item.is_none() {
             found.push(without_item(examiner, entry));
@@ -187,9 +186,16 @@ impl<'a> Task<'a> {
             let message = format!("its item ledger entry cannot be read: {reason}");
             let mut finding = Finding::new(Check::EntryDamaged, message);
             finding.file = Some(key_file(Namespace::Items, &item.ledger_key().to_string()));
-            let examined = self.thread(examiner)?;
+            let examined = match &item.name {
+                Some(name) => beside(examiner, item, name, whole)?,
+                None => Examined::default(),
+            };
+            let mut beside = examined.found.iter();
             if examined.thread_id.is_none() {
                 finding.remedy = Some(Remedy::MendSource);
+            } else if beside.any(|found| found.code == Check::ApplicationRecord) {
+                // An import leaves the session to the application.
+                finding.remedy = Some(Remedy::Overwrite);
             }
             return Ok(Examined {
                 found: vec![finding],
