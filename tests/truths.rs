@@ -335,6 +335,66 @@ fn a_run_is_proposed_where_it_helps_and_only_there() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Does what the report says.
+fn follow(workspace: &Workspace, report: &Value, source: &str) {
+    let store = |finding: &Value| {
+        let file = finding["file"].as_str().unwrap();
+        workspace.store().join(file)
+    };
+    let mut findings = report["findings"].as_array().unwrap().clone();
+    // What is in the way goes first, and the run comes last.
+    findings.sort_by_key(|finding| finding["remedy"] == "checksum");
+    for finding in &findings {
+        match finding["remedy"].as_str().unwrap() {
+            "checksum" => drop(workspace.run(&["--checksum"])),
+            "overwrite" => drop(workspace.run(&["--checksum", "--overwrite"])),
+            "mend_source" => {
+                workspace.file(SOURCE, source);
+                workspace.run(&["--checksum"]);
+            }
+            "copy_of_store" => {
+                let key = finding["session_key"].as_str().unwrap_or_default();
+                workspace.call("undo", &["--only", key, "--overwrite"]);
+            }
+            "move_away" => drop(fs::remove_dir(store(finding))),
+            "remove" | "copy_or_remove" => {
+                let file = store(finding);
+                fs::remove_file(&file)
+                    .or_else(|_| fs::remove_dir(file))
+                    .unwrap();
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_said_to_help_helps() {
+    let all = DAMAGES.par_iter();
+    let all = all.flat_map_iter(|damage| SOURCES.iter().map(move |source| (damage, source)));
+    let wrong: Vec<String> = all
+        .filter_map(|((damage, apply), (source, become_of))| {
+            let workspace = imported();
+            let text = workspace.read(SOURCE);
+            become_of(&workspace);
+            apply(&workspace);
+            let mut told = Vec::new();
+            // Something in the way hides what is behind it.
+            for _ in 0..3 {
+                let report = verify(&workspace);
+                if report["clean"] == true {
+                    return None;
+                }
+                told.push(report["findings"].to_string());
+                follow(&workspace, &report, &text);
+            }
+            let left = verify(&workspace);
+            (left["clean"] != true).then(|| format!("{damage}, {source}: {told:#?}"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn a_single_character_is_one() {
     let workspace = Workspace::new();

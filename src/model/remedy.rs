@@ -15,8 +15,10 @@ pub enum Remedy {
     Overwrite,
     /// The source gives no session as it is.
     MendSource,
-    /// No source can give it again.
+    /// No source can give it again; `undo` takes the session out.
     CopyOfStore,
+    /// No source can give it again, and `undo` does not know whose it is.
+    CopyOrRemove,
     /// Something else than a file lies in the file's place.
     MoveAway,
     /// Nothing needs the file, and no run will write it.
@@ -39,6 +41,10 @@ impl Remedy {
             Self::CopyOfStore => {
                 "no source gives it again: bring the file back from a copy of the store, or give \
                  the session up with `undo --only KEY --overwrite`"
+            }
+            Self::CopyOrRemove => {
+                "no source gives it again: bring the file (or its session's entry) back from a \
+                 copy of the store, or remove it if nobody needs it"
             }
             Self::MoveAway => {
                 "something else lies in the file's place: move it away, then `run --checksum`"

@@ -42,7 +42,7 @@ impl Judge<'_> {
 pub(super) fn usual(store: &Store, finding: &Finding) -> Remedy {
     match finding.code {
         _ if is_in_the_way(store, finding) => Remedy::MoveAway,
-        Check::ResidueOrphan => Remedy::CopyOfStore,
+        Check::ResidueOrphan => Remedy::CopyOrRemove,
         Check::SourceUnreadable => Remedy::MendSource,
         Check::StreamDiverged => Remedy::Overwrite,
         _ => Remedy::Checksum,

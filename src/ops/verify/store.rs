@@ -119,7 +119,7 @@ impl Whole {
             let finding = of_key(Check::EntryDamaged, Namespace::Items, &key, message);
             match store.is_in_the_way(Namespace::Items, &key) {
                 true => finding,
-                false => finding.helped_by(Remedy::CopyOfStore),
+                false => finding.helped_by(Remedy::CopyOrRemove),
             }
         }));
         found.extend(self.damaged_failures.iter().map(|damaged| {

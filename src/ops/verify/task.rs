@@ -141,11 +141,12 @@ impl<'a> Task<'a> {
             let examined = self.thread(examiner)?;
             found.push(if is_marked_ours {
                 let message = "its item ledger entry is ours and has no journal_sha256";
-                let finding = Finding::new(Check::EntryDiffers, message);
+                let mut finding = Finding::new(Check::EntryDiffers, message);
+                finding.file = Some(key_file(Namespace::Items, &key.to_string()));
                 finding.helped_by(match (item, &examined.thread_id) {
                     (Some(_), Some(_)) => Remedy::Checksum,
                     (Some(_), None) => Remedy::MendSource,
-                    (None, _) => Remedy::CopyOfStore,
+                    (None, _) => Remedy::CopyOrRemove,
                 })
             } else {
                 let message = "the application's earlier importer wrote its record";
@@ -191,7 +192,13 @@ impl<'a> Task<'a> {
                 None => Examined::default(),
             };
             let mut beside = examined.found.iter();
-            if examined.thread_id.is_none() {
+            if examiner
+                .importer
+                .store
+                .is_in_the_way(Namespace::Items, &item.ledger_key().to_string())
+            {
+                finding.remedy = Some(Remedy::MoveAway);
+            } else if examined.thread_id.is_none() {
                 finding.remedy = Some(Remedy::MendSource);
             } else if beside.any(|found| found.code == Check::ApplicationRecord) {
                 // An import leaves the session to the application.
