@@ -422,6 +422,47 @@ fn run_does_what_status_says(workspace: &Workspace, new: u64) {
 }
 
 #[test]
+fn status_misses_nothing_and_settles() {
+    let all = DAMAGES.par_iter();
+    let all = all.flat_map_iter(|damage| SOURCES.iter().map(move |source| (damage, source)));
+    let wrong: Vec<String> = all
+        .flat_map_iter(|((damage, apply), (source, become_of))| {
+            let workspace = imported();
+            become_of(&workspace);
+            apply(&workspace);
+            let mut wrong = Vec::new();
+            for turn in 1..=2 {
+                let work = [
+                    "failed",
+                    "new",
+                    "changed",
+                    "outdated",
+                    "earlier_importer",
+                    "to_look_at",
+                ];
+                let said = status(&workspace);
+                let announced: u64 = work.iter().map(|state| number(&said, state)).sum();
+                let text = workspace.call("status", &[]).stdout;
+                let proposes_run = text.contains("session-import run") && !text.contains("--check");
+                let run = workspace.run(&["--json"]);
+                let (code, report) = (run.code, run.json());
+                let done = report["imported"].as_u64().unwrap();
+                let what =
+                    format!("{damage}, {source}, {turn}: {announced} announced, {done} done");
+                if announced < done || (done > 0 && said["nothing_to_do"] == true) {
+                    wrong.push(format!("{what}: missed"));
+                }
+                if turn == 2 && proposes_run && done == 0 && code == 0 {
+                    wrong.push(format!("{what}: in vain\n{text}"));
+                }
+            }
+            wrong
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn an_older_copy_is_looked_at_once_its_source_is_gone() {
     let workspace = Workspace::new();
     session(&workspace, A, &["one", "two"]);

@@ -103,7 +103,7 @@ code_table! {
         "The source's bytes are not those of `sha256` in its item ledger entry, though size and time are the same. Either it was changed and given its old time, which a plain `run` may not notice, or the entry is damaged. `run --checksum` imports it again.";
     /// A source cannot be read.
     SourceUnreadable = "source-unreadable", Finding,
-        "What cannot be read cannot be compared, so nothing can be said of this source's record but what the store itself tells. Give the user that runs the command the right to read it, or mend the source.";
+        "What cannot be read cannot be compared, so nothing can be said of this source's record but what the store itself tells. Give the user that runs the command the right to read it, or mend the source; `accept` settles one that nobody can help, once a run has failed over it.";
 
     // The marker and the failures.
     /// The marker cannot be read.

@@ -11,7 +11,7 @@ pub enum Remedy {
     /// `run --checksum`.
     Checksum,
     /// `run --checksum --overwrite`, which replaces what the application has
-    /// written; or `accept`, once a run has refused.
+    /// written.
     Overwrite,
     /// The source gives no session as it is.
     MendSource,
@@ -31,8 +31,9 @@ impl Remedy {
         match self {
             Self::Checksum => "`run --checksum` mends it",
             Self::Overwrite => {
-                "`run --checksum --overwrite` writes it anew from the source; `accept` leaves it \
-                 as it is, once a run has refused it"
+                "`run --checksum --overwrite` writes it anew from the source, and what only the \
+                 store has goes to its residue; a divergence that a run has refused can also be \
+                 settled by `accept`"
             }
             Self::MendSource => {
                 "mend the source (or its rights), then `run --checksum`; until then only a copy \

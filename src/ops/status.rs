@@ -74,7 +74,16 @@ pub fn status(options: &Options) -> Result<StatusReport> {
         diagnostics.push(Diagnostic::new(Code::EntryUnusable, message));
         damaged_entries.extend(key.parse::<Sha256>().ok().filter(|_| !is_in_the_way));
     }
-    let entries: HashMap<Sha256, Known> = entries.by_key.into_iter().collect();
+    let mut by_key: HashMap<Sha256, Known> = entries.by_key.into_iter().collect();
+    by_key.retain(|key, known| {
+        if known.is_damaged {
+            let message = format!("item ledger entry {key} has no journal_sha256");
+            diagnostics.push(Diagnostic::new(Code::EntryUnusable, message));
+            damaged_entries.insert(*key);
+        }
+        !known.is_damaged
+    });
+    let entries = by_key;
     let held_back = hold_back_files(&mut found.files, &found.unreadable_folders, |key| {
         entries.contains_key(key)
     });
@@ -122,7 +131,8 @@ pub fn status(options: &Options) -> Result<StatusReport> {
     steps(&mut report, &sessions);
     report.nothing_to_do = unreadable == 0
         && report.next.iter().all(|step| !step.state.is_work())
-        && (report.scanned == 0 || report.marker.as_ref().is_some_and(|m| m.is_clean));
+        && (report.scanned == report.states.source_gone
+            || report.marker.as_ref().is_some_and(|m| m.is_clean));
     Ok(report)
 }
 

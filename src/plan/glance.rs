@@ -28,6 +28,7 @@ pub(crate) struct Known {
     pub(crate) source: String,
     pub(crate) is_ours: bool,
     pub(crate) has_record: bool,
+    pub(crate) is_damaged: bool,
     pub(crate) messages: u64,
     pub(crate) lines: Lines,
     /// The residue stream has what the source has no longer, perhaps among
@@ -56,6 +57,7 @@ impl Known {
         Self {
             is_ours: entry.is_ours(),
             has_record: entry.has_record(),
+            is_damaged: entry.has_lost_its_hash(),
             messages: entry.messages,
             has_dropped: entry.residue_sha256.is_some()
                 && entry.lines.is_some_and(|lines| lines.residue == 0),

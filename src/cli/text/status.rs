@@ -139,6 +139,9 @@ fn marker(marker: Option<&MarkerStatus>) -> String {
     };
     let by = marker.tool.as_deref().unwrap_or("another tool");
     let at = &marker.imported_at;
+    if at.is_empty() {
+        return "its marker is damaged".to_owned();
+    }
     match (marker.is_clean, marker.is_ours) {
         (true, _) => format!("complete on {at}, by {by}"),
         (false, true) => format!("complete on {at}, by {by}, whose reading rules are older"),

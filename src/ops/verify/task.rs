@@ -135,11 +135,9 @@ impl<'a> Task<'a> {
                 found.push(Finding::new(Check::SourceChanged, message));
             }
         }
-        let is_marked_ours =
-            entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
         if !entry.is_ours() {
             let examined = self.thread(examiner)?;
-            found.push(if is_marked_ours {
+            found.push(if entry.has_lost_its_hash() {
                 let message = "its item ledger entry is ours and has no journal_sha256";
                 let mut finding = Finding::new(Check::EntryDiffers, message);
                 finding.file = Some(key_file(Namespace::Items, &key.to_string()));
