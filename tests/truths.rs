@@ -281,6 +281,21 @@ const SOURCES: &[Change] = &[
         w.call("accept", &[A, "--reason", "x"]).code(0);
         w.run(&[]).code(0);
     }),
+    ("parted, accepted", |w| {
+        let more = format!("{}\n", message("user", "more"));
+        w.append(SOURCE, more).mtime(SOURCE, WRITTEN_AT + 60);
+        replace(w, STREAM, "two", "app");
+        w.run(&[]).code(3);
+        w.call("accept", &[A, "--reason", "x"]).code(0);
+        w.run(&[]).code(0);
+    }),
+    ("damaged, accepted", |w| {
+        w.mtime(SOURCE, WRITTEN_AT + 60);
+        replace(w, STREAM, "two", "tWo");
+        w.run(&[]).code(3);
+        w.call("accept", &[A, "--reason", "x"]).code(0);
+        w.run(&[]).code(0);
+    }),
     ("behind", |w| {
         let text = w.read(STREAM);
         let on = r#"{"offset":2,"value":{"role":"user","content":"on"},"created_at_ms":5}"#;
@@ -348,6 +363,7 @@ fn follow(workspace: &Workspace, report: &Value, source: &str) {
         match finding["remedy"].as_str().unwrap() {
             "checksum" => drop(workspace.run(&["--checksum"])),
             "overwrite" => drop(workspace.run(&["--checksum", "--overwrite"])),
+            "force" => drop(workspace.run(&["--force", "--overwrite"])),
             "mend_source" => {
                 workspace.file(SOURCE, source);
                 workspace.run(&["--checksum"]);

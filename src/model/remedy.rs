@@ -13,6 +13,8 @@ pub enum Remedy {
     /// `run --checksum --overwrite`, which replaces what the application has
     /// written.
     Overwrite,
+    /// `run --force --overwrite`: other runs skip what was accepted.
+    Force,
     /// The source gives no session as it is.
     MendSource,
     /// No source can give it again; `undo` takes the session out.
@@ -34,6 +36,10 @@ impl Remedy {
                 "`run --checksum --overwrite` writes it anew from the source, and what only the \
                  store has goes to its residue; a divergence that a run has refused can also be \
                  settled by `accept`"
+            }
+            Self::Force => {
+                "its failure was accepted, so that a run skips it; `run --force --overwrite` \
+                 writes it anew from the source all the same"
             }
             Self::MendSource => {
                 "mend the source (or its rights), then `run --checksum`; until then only a copy \

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::judge::{Held, Judge};
+use super::judge::{Held, Judge, Relation};
 use super::lockstep::{Given, Lockstep};
 use crate::error::{Error, Result};
 use crate::fs::stat::Stat;
@@ -47,6 +47,8 @@ pub(crate) struct Examined {
     pub(super) given: Given,
     /// The record was held against its source.
     pub(crate) is_compared: bool,
+    /// How a stream stands to a source without an entry.
+    pub(super) relation: Option<Relation>,
     /// No entry, and none is due: the application goes on in the store.
     pub(super) is_left_alone: bool,
 }
@@ -173,6 +175,7 @@ impl Examiner<'_> {
             thread_id,
             given,
             is_compared,
+            relation: None,
             is_left_alone: false,
         }))
     }

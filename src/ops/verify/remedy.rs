@@ -29,8 +29,9 @@ impl Judge<'_> {
             (Check::StreamDiverged, _) => Remedy::Overwrite,
             (Check::SourceUnreadable, _) => Remedy::MendSource,
             (_, State::Gone) => Remedy::CopyOfStore,
-            // A run skips it, and its source is not what gave the record.
-            _ if self.is_settled => Remedy::CopyOfStore,
+            // A run skips it.
+            (_, State::Unread) if self.is_settled => Remedy::CopyOfStore,
+            _ if self.is_settled => Remedy::Force,
             (_, State::Unread) => Remedy::MendSource,
             _ if self.is_ahead => Remedy::Overwrite,
             _ => Remedy::Checksum,

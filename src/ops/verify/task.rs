@@ -189,7 +189,6 @@ impl<'a> Task<'a> {
                 Some(name) => beside(examiner, item, name, whole)?,
                 None => Examined::default(),
             };
-            let mut beside = examined.found.iter();
             if examiner
                 .importer
                 .store
@@ -198,8 +197,11 @@ impl<'a> Task<'a> {
                 finding.remedy = Some(Remedy::MoveAway);
             } else if examined.thread_id.is_none() {
                 finding.remedy = Some(Remedy::MendSource);
-            } else if beside.any(|found| found.code == Check::ApplicationRecord) {
-                // An import leaves the session to the application.
+            } else if matches!(
+                examined.relation,
+                Some(Relation::Ahead | Relation::Diverged)
+            ) {
+                // To an import that knows of no entry it is the application's.
                 finding.remedy = Some(Remedy::Overwrite);
             }
             return Ok(Examined {
@@ -311,6 +313,7 @@ fn beside(
     let has_descriptor = layout.key_file(Namespace::Sessions, name.as_str()).exists();
     let is_of_import = whole.is_of_import(name);
     let relation = Relation::of(&seen, given);
+    examined.relation = Some(relation);
     let agreed = seen.agreed;
     examined.found.push(match relation {
         Relation::Ahead if has_descriptor && !is_of_import => Finding::new(
