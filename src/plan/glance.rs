@@ -47,7 +47,6 @@ pub(crate) struct Known {
     is_current: bool,
     is_unsettled: bool,
     imported_at_ms: i64,
-    older_copies: Vec<String>,
 }
 
 impl Known {
@@ -74,7 +73,6 @@ impl Known {
             is_unsettled: entry.unsettled == Some(true),
             imported_at_ms: imported_at.map_or(i64::MIN, |time| time.timestamp_millis()),
             source: entry.source,
-            older_copies: entry.older_copies.unwrap_or_default(),
         }
     }
 }
@@ -126,16 +124,12 @@ impl Glance<'_> {
         let gone = seen.iter().filter(|seen| seen.state == State::SourceGone);
         let gone = gone.filter_map(|seen| Path::new(&seen.source).file_stem()?.to_str());
         let gone: HashSet<String> = gone.map(str::to_owned).collect();
-        // A copy of what is gone may be all that is left.
-        let present = self.entries.iter().filter(|(key, _)| there.contains(key));
-        let older = present.flat_map(|(_, known)| &known.older_copies);
-        let older: HashSet<&str> = older.map(String::as_str).collect();
         let mut others = 0;
         for file in files {
             let of_stem = by_stem
                 .get(file.stem.as_str())
                 .map_or(&[][..], Vec::as_slice);
-            match self.file(file, of_stem, &gone, &older) {
+            match self.file(file, of_stem, &gone) {
                 Some(found) => seen.push(found),
                 None => others += 1,
             }
@@ -146,19 +140,13 @@ impl Glance<'_> {
     }
 
     /// `None` if it is no session.
-    fn file(
-        &self,
-        file: &Found,
-        of_stem: &[&Found],
-        gone: &HashSet<String>,
-        older: &HashSet<&str>,
-    ) -> Option<Seen> {
+    fn file(&self, file: &Found, of_stem: &[&Found], gone: &HashSet<String>) -> Option<Seen> {
         let key = file.path.ledger_key();
         let mut role = self.cache.role(&file.path, file.stat);
         match role {
             Some(Role::NoTranscript) => return None,
-            Some(Role::OlderCopy { .. } | Role::Companion { .. }) => {
-                if self.has_source_beside(file, of_stem) {
+            Some(Role::OlderCopy { of } | Role::Companion { of }) => {
+                if self.is_remembered(of, of_stem) {
                     return None;
                 }
                 role = None;
@@ -170,7 +158,6 @@ impl Glance<'_> {
         let (mut state, mut reason) = match known {
             Some(known) => self.imported(file, &key, known, role),
             None if self.damaged.contains(&key) => (State::Outdated, ENTRY_DAMAGED),
-            None if older.contains(source.as_str()) => return None,
             None => self.without_entry(file, of_stem, gone, role)?,
         };
         if let Some(failure) = self.failures.get(&key)
@@ -193,18 +180,16 @@ impl Glance<'_> {
         })
     }
 
-    /// Whether another file of the stem is a session that this one may be a
-    /// copy or a view of.
-    fn has_source_beside(&self, file: &Found, of_stem: &[&Found]) -> bool {
-        of_stem.iter().any(|other| {
-            let is_source = || {
-                let role = self.cache.role(&other.path, other.stat);
-                matches!(role, Some(Role::Source { .. }))
-            };
-            let key = other.path.ledger_key();
-            other.path != file.path
-                && (self.entries.contains_key(&key) || self.damaged.contains(&key) || is_source())
-        })
+    /// Whether a run takes from the cache what belongs to the session with
+    /// this key: the files of the stem are all as they were, and it is there.
+    fn is_remembered(&self, of: &str, of_stem: &[&Found]) -> bool {
+        let roles = || {
+            let all = of_stem.iter();
+            all.map(|file| self.cache.role(&file.path, file.stat))
+        };
+        let is_it =
+            |role: Option<&Role>| matches!(role, Some(Role::Source { key, .. }) if key == of);
+        roles().all(|role| role.is_some()) && roles().any(is_it)
     }
 
     /// In the order of [`super::decide::Decide::decide`].
