@@ -158,6 +158,71 @@ fn lines_that_are_still_in_the_source_are_not_dropped() {
     );
 }
 
+/// What the residue had already is not what the stream has: each counts once.
+#[test]
+fn of_equal_messages_none_is_lost() {
+    let (b, half) = (user("ok"), partial("ok"));
+    let half = half.replace("assistant", "user");
+    let compaction = compaction(&[]);
+    let same = |n: usize| vec![b.clone(); n];
+    for (old, new, kept) in [
+        (same(3), same(1), 2),
+        (
+            [same(1), vec![compaction.clone()], same(2)].concat(),
+            [same(1), vec![compaction.clone()], same(1)].concat(),
+            1,
+        ),
+        (
+            [same(1), vec![half.clone()], same(2)].concat(),
+            [same(1), vec![half.clone()]].concat(),
+            2,
+        ),
+    ] {
+        let workspace = Workspace::new();
+        transcript(&workspace, &old);
+        workspace.run(&[]).code(0);
+        transcript(&workspace, &new);
+        workspace.run(&[]).code(0);
+        assert_eq!(
+            of_why(&workspace, "dropped").len(),
+            kept,
+            "{old:?} to {new:?}"
+        );
+        is_settled(&workspace);
+    }
+}
+
+/// The same words with less beside them are not the same.
+#[test]
+fn what_stood_beside_the_words_stays() {
+    let rich = r#"{"id":"m1","role":"assistant","content":"hi","provider":"p","model":"m","usage":{"input":1,"output":2,"cached_input":0,"cost_usd":0.5},"ts":"t","reasoning_content":"my thoughts","x":1}"#;
+    let plain = r#"{"role":"assistant","content":"hi"}"#;
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), rich.to_owned()]);
+    workspace.run(&[]).code(0);
+    let before = workspace.read_store().session(SOURCE).messages[1].clone();
+    transcript(&workspace, &[user("a"), plain.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    let residue = workspace.read_store().session(SOURCE).residue;
+    assert_eq!(residue.len(), 1, "{residue:#?}");
+    assert_eq!(residue[0]["record"], before);
+    // With more beside them they are.
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), plain.to_owned()]);
+    workspace.run(&[]).code(0);
+    transcript(&workspace, &[user("a"), rich.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    assert!(workspace.read_store().session(SOURCE).residue.is_empty());
+    // On a way of its own, too: the one that fits is taken, not the first.
+    let two = [user("z"), plain.to_owned(), rich.to_owned()];
+    let workspace = Workspace::new();
+    transcript(&workspace, &two);
+    workspace.run(&[]).code(0);
+    transcript(&workspace, &[rich.to_owned(), plain.to_owned(), user("z")]);
+    workspace.run(&[]).code(0);
+    assert!(workspace.read_store().session(SOURCE).residue.is_empty());
+}
+
 /// A line that is mended is a message now, and not lost.
 #[test]
 fn a_line_that_becomes_a_message_by_salvage_is_not_dropped() {
@@ -366,4 +431,161 @@ fn a_residue_that_is_newer_than_its_entry_is_looked_at() {
     assert_eq!(of_why(&workspace, "malformed"), [NO_JSON]);
     assert_eq!(of_why(&workspace, "dropped"), ["{"]);
     is_settled(&workspace);
+}
+
+// --------------------------------------------------------------------------
+// undo
+
+/// A workspace with an import of `a`, a line that is none, and `b`.
+fn imported() -> Workspace {
+    let workspace = Workspace::new();
+    transcript(&workspace, &[user("a"), NO_JSON.to_owned(), user("b")]);
+    workspace.run(&[]).code(0);
+    workspace
+}
+
+#[test]
+fn undo_keeps_what_a_source_no_longer_gives() {
+    let header = HEADER.replace("\"turn_count\":1", "\"turn_count\":7");
+    let lines = |lines: &[&str]| format!("{}\n", lines.join("\n"));
+    let (a, b) = (&*user("a"), &*user("b"));
+    for (what, now, is_kept) in [
+        ("as it was", lines(&[HEADER, a, NO_JSON, b]), false),
+        ("appended to", lines(&[HEADER, a, NO_JSON, b, a]), false),
+        ("rewritten", lines(&[&header, NO_JSON, a, b, b]), false),
+        ("a message less", lines(&[HEADER, a, NO_JSON]), true),
+        ("a line less", lines(&[HEADER, a, b]), true),
+        ("another", lines(&[HEADER, b]), true),
+        ("emptied", String::new(), true),
+        ("no transcript", "hello\n".to_owned(), true),
+    ] {
+        let workspace = imported();
+        workspace.file(SOURCE, now);
+        let before = fs::read(stream(&workspace, "messages")).unwrap();
+        let planned = workspace.call("undo", &["--dry-run", "--json"]).json();
+        let report = workspace.call("undo", &["--json"]).code(0).json();
+        let item = &report["items"][0];
+        if is_kept {
+            assert_eq!(item["action"], "kept", "{what}: {report:#}");
+            assert_eq!(item["diagnostics"][0]["code"], "only-copy", "{what}");
+            assert_eq!(planned["items"], report["items"], "{what}");
+            assert_eq!(fs::read(stream(&workspace, "messages")).unwrap(), before);
+            workspace.call("undo", &["--overwrite"]).code(0);
+        } else {
+            assert_eq!(item["action"], "removed", "{what}: {report:#}");
+        }
+        assert!(!stream(&workspace, "messages").exists(), "{what}");
+    }
+}
+
+#[test]
+fn undo_takes_an_acceptance_back_and_keeps_the_only_copy() {
+    let workspace = imported();
+    workspace.file(SOURCE, "");
+    workspace.run(&[]).code(3);
+    workspace
+        .call("accept", &[SOURCE, "--reason", "lost"])
+        .code(0);
+    workspace.run(&[]).code(0);
+    let outcome = workspace.call("undo", &[]);
+    outcome.says("its failure is accepted no longer");
+    assert_eq!(contents(&workspace), ["a", "b"]);
+    workspace.run(&[]).code(3);
+}
+
+#[test]
+fn undo_keeps_a_history_that_changed() {
+    let workspace = Workspace::new();
+    let file = ".openhuman/subagent_sessions.json";
+    let source = format!("{file}#s1");
+    let text = |history: &[&str]| {
+        let history: Vec<Value> = history
+            .iter()
+            .map(|text| serde_json::from_str(&user(text)).unwrap())
+            .collect();
+        let record = serde_json::json!({
+            "subagentSessionId": "s1", "parentSession": "p", "parentThreadId": "t",
+            "workerThreadId": "w", "agentId": "scout", "displayName": null, "toolkit": null,
+            "model": "m", "sandboxMode": "none", "actionRoot": null, "taskKey": "k",
+            "taskTitle": "T", "currentTaskId": null, "status": "idle", "reusable": true,
+            "latestHistory": history, "latestError": null, "createdAt": "2026-05-06T08:00:00Z",
+            "updatedAt": "2026-05-06T08:00:00Z", "lastUsedAt": "2026-05-06T08:00:00Z",
+        });
+        Value::from(vec![record]).to_string()
+    };
+    workspace.file(file, text(&["a", "b"]));
+    workspace.run(&[]).code(0);
+    assert_eq!(
+        workspace.read_store().session(&source).contents(),
+        ["a", "b"]
+    );
+    workspace.file(file, text(&["b"]));
+    let report = workspace.call("undo", &["--json"]).code(0).json();
+    assert_eq!(report["items"][0]["action"], "kept", "{report:#}");
+    workspace.file(file, text(&["a", "b", "c"]));
+    let report = workspace.call("undo", &["--json"]).code(0).json();
+    assert_eq!(report["items"][0]["action"], "removed", "{report:#}");
+}
+
+/// An undo that was killed is finished by the next command; what was no loss
+/// then may be one now.
+#[test]
+fn a_cut_off_undo_keeps_what_has_become_the_only_copy() {
+    for command in ["run", "undo"] {
+        let workspace = imported();
+        let kv = workspace.store().join("kv");
+        fs::create_dir(kv.join("session_import.undo")).unwrap();
+        for entry in fs::read_dir(kv.join("migration_items")).unwrap() {
+            let entry = entry.unwrap();
+            let to = kv.join("session_import.undo").join(entry.file_name());
+            fs::rename(entry.path(), to).unwrap();
+        }
+        // Which an undo removes first.
+        fs::remove_file(kv.join("migrations/session_import_v1.json")).unwrap();
+        workspace.remove(SOURCE);
+        // Something to do, or a run opens nothing for writing.
+        workspace.transcript("1779000001_two", &[&user("c")]);
+        workspace.call(command, &[]);
+        assert_eq!(contents(&workspace), ["a", "b"], "{command}");
+        assert_eq!(residue(&workspace).len(), 1, "{command}");
+    }
+}
+
+/// What only the run ledger knew, and the store by now.
+#[test]
+fn run_ids_stay_when_the_run_ledger_cannot_be_read() {
+    let workspace = imported();
+    let path = workspace.path("session_db/sessions.db");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "CREATE TABLE agent_runs (id TEXT, kind TEXT, parent_run_id TEXT, parent_thread_id TEXT,
+               worker_thread_id TEXT, agent_id TEXT, status TEXT);
+             INSERT INTO agent_runs (id, parent_thread_id) VALUES ('r1', 'thr-1'), ('r2', 'thr-1');",
+        )
+        .unwrap();
+    drop(database);
+    let run_ids = || workspace.read_store().session(SOURCE).descriptor["run_ids"].clone();
+    workspace.run(&["--force"]).code(0);
+    assert_eq!(run_ids(), serde_json::json!(["r1", "r2"]));
+    workspace.file("session_db/sessions.db", "no database");
+    workspace
+        .run(&["--force"])
+        .code(0)
+        .says("run-ledger-unusable");
+    assert_eq!(run_ids(), serde_json::json!(["r1", "r2"]));
+    workspace.remove("session_db/sessions.db");
+    workspace.run(&["--force"]).code(0);
+    assert_eq!(run_ids(), serde_json::json!([]));
+}
+
+#[test]
+fn an_undo_that_removes_nothing_leaves_the_marker() {
+    let workspace = imported();
+    workspace.file(SOURCE, "");
+    workspace.call("undo", &[]);
+    assert!(workspace.read_store().marker.is_some());
+    workspace.call("undo", &["--overwrite"]).code(0);
+    assert!(!workspace.store().join("kv").exists());
 }

@@ -48,6 +48,14 @@ pub(crate) struct Whole {
     pub(crate) taken: Taken,
 }
 
+impl Whole {
+    /// Whether a line that is no record may hold a header all the same.
+    pub(crate) fn has_damaged_header(&self) -> bool {
+        let may = |left: &Left| left.text.windows(4).any(|part| part == b"meta");
+        self.taken.residue.iter().any(may)
+    }
+}
+
 /// Reads a transcript, and checks what holds for every one.
 pub(crate) fn read(format: Format, bytes: &[u8], salvage: bool) -> Result<Whole> {
     let defaults = salvage.then(|| Defaults {
@@ -200,8 +208,7 @@ pub(crate) fn check_salvage_only_adds(plain: &Whole, salvaged: &Whole) {
     assert_eq!(plain.taken.residue, salvaged.taken.residue);
     assert_eq!(plain.reading.lines, salvaged.reading.lines);
     // Several records ran together on a line: one may be a refreshed header.
-    let is_header = |left: &Left| left.text.windows(4).any(|part| part == b"meta");
-    if !plain.taken.residue.iter().any(is_header) {
+    if !plain.has_damaged_header() {
         assert_eq!(plain.reading.header, salvaged.reading.header);
         assert_eq!(plain.reading.unmapped_meta, salvaged.reading.unmapped_meta);
     }

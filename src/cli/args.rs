@@ -218,6 +218,7 @@ impl Run {
             salvage: self.salvage,
             strict: self.strict,
             verbose: common.verbose > 0,
+            brief: self.form.format() != Format::Json,
             jobs: self.jobs.map(NonZeroUsize::get),
             retry_lock: self.retry_lock,
             ..Options::default()

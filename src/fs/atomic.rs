@@ -41,7 +41,9 @@ impl Temp {
             .suffix(SUFFIX)
             .rand_bytes(12)
             .disable_cleanup(true)
-            .make_in(dir.path(), |path| {
+            // Only the name is used, in the open folder. A relative path here
+            // would make it ask for the current folder for each file.
+            .make_in("/", |path| {
                 name = path.file_name().unwrap_or_default().to_owned();
                 dir.create_new(&name)
             })

@@ -174,7 +174,7 @@ code_table! {
     // The store.
     /// There is no marker of a completed import.
     NoMarker = "no-marker", Notice,
-        "The last import failed in part, was cut off, or was one with `--only`; or `undo` was called, which removes the marker. `run` writes the marker when nothing fails.";
+        "The last import failed in part, was cut off, or was one with `--only`; or an `undo` has removed sessions, and the marker with them. `run` writes the marker when nothing fails.";
     /// The store does not say of what format it is.
     NoFormat = "no-format", Notice,
         "`run` writes the record that says so.";

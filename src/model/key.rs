@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
@@ -11,18 +12,38 @@ use sha2::Digest as _;
 ///
 /// Usually the stem of its transcript. Never shortened or cleaned: what may
 /// stand in a file name is a `StoreName`, derived from this.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SessionKey(String);
+///
+/// Shared, not copied: a plan of twenty thousand sessions has each key in
+/// several maps at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
+pub struct SessionKey(Arc<str>);
+
+impl From<String> for SessionKey {
+    fn from(key: String) -> Self {
+        Self::new(key)
+    }
+}
+
+impl Serialize for SessionKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
 
 impl SessionKey {
     /// Wraps a key.
-    pub fn new(key: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<Arc<str>>) -> Self {
         Self(key.into())
     }
 
     /// The key as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text itself, shared.
+    pub(crate) fn shared(&self) -> &Arc<str> {
         &self.0
     }
 
@@ -71,7 +92,13 @@ impl Sha256 {
 
 impl fmt::Display for Sha256 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        // Every file of the item ledger is named by one: not a call per byte.
+        let digit = |four: u8| char::from(DIGITS.get(usize::from(four)).copied().unwrap_or(b'0'));
+        let hex: String = (self.0.iter())
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+            .collect();
+        f.write_str(&hex)
     }
 }
 
@@ -115,15 +142,15 @@ impl<'de> Deserialize<'de> for Sha256 {
 /// a `#fragment` that names one record in that file (`openhuman-workspace.md` §4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourcePath {
-    relative: PathBuf,
-    fragment: Option<String>,
+    relative: Box<Path>,
+    fragment: Option<Box<str>>,
 }
 
 impl SourcePath {
     /// A whole file, by its path relative to the workspace.
     pub fn file(relative: impl Into<PathBuf>) -> Self {
         Self {
-            relative: relative.into(),
+            relative: relative.into().into(),
             fragment: None,
         }
     }
@@ -131,8 +158,8 @@ impl SourcePath {
     /// One record of a file.
     pub fn record(relative: impl Into<PathBuf>, fragment: impl Into<String>) -> Self {
         Self {
-            relative: relative.into(),
-            fragment: Some(fragment.into()),
+            relative: relative.into().into(),
+            fragment: Some(fragment.into().into()),
         }
     }
 

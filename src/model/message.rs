@@ -112,8 +112,8 @@ pub trait Sink {
     /// A message that the source holds and that is none of its messages: a
     /// compaction has replaced it, or it is a partial answer. Its line comes as
     /// residue as well; this is for sinks that ask whether a message is still
-    /// in the source.
-    fn set_aside(&mut self, _message: &Message<'_>) {}
+    /// in the source, and in which line.
+    fn set_aside(&mut self, _line: u64, _message: &Message<'_>) {}
 }
 
 /// Takes everything and keeps nothing: for a dry run, and where a reader's

@@ -1,5 +1,7 @@
 //! A session, and what reading it gives.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic::Diagnostics;
@@ -49,7 +51,7 @@ pub struct Session {
     /// Its name in the store's eyes.
     pub key: SessionKey,
     /// The transcript's stem: the key, but for a suffix where a stem is used twice.
-    pub stem: String,
+    pub stem: Arc<str>,
     /// How it is read.
     pub kind: Kind,
     /// The file (or record) it is read from.

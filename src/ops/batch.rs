@@ -4,7 +4,6 @@
 use std::sync::Mutex;
 
 use super::import::{Importer, Outcome, report};
-use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::plan::Item;
 use crate::plan::decide::Decision;
@@ -34,7 +33,11 @@ const TELLS_OF_A_WRITE: [Code; 4] = [
 pub(crate) struct Batches<'w> {
     writer: Option<&'w Writer>,
     pending: Mutex<Pending>,
-    done: Mutex<Vec<(usize, Outcome)>>,
+    /// Those whose stream changed before it could be replaced.
+    changed: Mutex<Vec<(usize, Outcome)>>,
+    /// Told each outcome when nothing more is done about it, so that none is
+    /// held for longer.
+    settled: &'w (dyn Fn(usize, Outcome) + Sync),
 }
 
 #[derive(Default)]
@@ -45,11 +48,15 @@ struct Pending {
 
 impl<'w> Batches<'w> {
     /// For a writer, or for a dry run.
-    pub(crate) fn new(writer: Option<&'w Writer>) -> Self {
+    pub(crate) fn new(
+        writer: Option<&'w Writer>,
+        settled: &'w (dyn Fn(usize, Outcome) + Sync),
+    ) -> Self {
         Self {
             writer,
             pending: Mutex::default(),
-            done: Mutex::default(),
+            changed: Mutex::default(),
+            settled,
         }
     }
 
@@ -70,7 +77,7 @@ impl<'w> Batches<'w> {
     /// Takes an outcome; commits when there are enough.
     pub(crate) fn push(&self, index: usize, outcome: Outcome) {
         if outcome.prepared.is_none() {
-            self.finished([(index, outcome)]);
+            (self.settled)(index, outcome);
             return;
         }
         let full = {
@@ -89,16 +96,8 @@ impl<'w> Batches<'w> {
     }
 
     /// Commits the rest, and reads again what the application wrote to.
-    pub(crate) fn finish(
-        self,
-        importer: &Importer<'_>,
-        items: &[Item],
-    ) -> Result<Vec<(usize, Outcome)>> {
-        let rest = match self.pending.lock() {
-            Ok(mut pending) => std::mem::take(&mut *pending),
-            Err(_) => Pending::default(),
-        };
-        self.commit(rest.outcomes);
+    pub(crate) fn finish(self, importer: &Importer<'_>, items: &[Item]) {
+        self.commit_rest();
         for _ in 1..TRIES {
             let again = self.take_changed();
             if again.is_empty() {
@@ -107,46 +106,39 @@ impl<'w> Batches<'w> {
             for (index, old) in again {
                 match items.get(index) {
                     Some(item) => self.push(index, self.import(importer, item)),
-                    None => self.finished([(index, old)]),
+                    None => (self.settled)(index, old),
                 }
             }
-            let rest = match self.pending.lock() {
-                Ok(mut pending) => std::mem::take(&mut *pending),
-                Err(_) => Pending::default(),
-            };
-            self.commit(rest.outcomes);
+            self.commit_rest();
         }
-        let mut done = self
-            .done
-            .into_inner()
-            .map_err(|_| Error::Usage("a thread of the import panicked".to_owned()))?;
-        done.sort_by_key(|(index, _)| *index);
-        Ok(done)
-    }
-
-    fn finished(&self, outcomes: impl IntoIterator<Item = (usize, Outcome)>) {
-        if let Ok(mut done) = self.done.lock() {
-            done.extend(outcomes);
+        for (index, outcome) in self.take_changed() {
+            (self.settled)(index, outcome);
         }
     }
 
-    /// Those whose stream changed before it could be replaced.
+    fn commit_rest(&self) {
+        let rest = match self.pending.lock() {
+            Ok(mut pending) => std::mem::take(&mut *pending),
+            Err(_) => Pending::default(),
+        };
+        self.commit(rest.outcomes);
+    }
+
     fn take_changed(&self) -> Vec<(usize, Outcome)> {
-        let Ok(mut done) = self.done.lock() else {
+        let Ok(mut changed) = self.changed.lock() else {
             return Vec::new();
         };
-        let changed = |outcome: &Outcome| matches!(&outcome.failure, Some((Code::StoreBusy, _)));
-        let (again, rest) = done.drain(..).partition(|(_, outcome)| changed(outcome));
-        *done = rest;
-        again
+        let mut changed = std::mem::take(&mut *changed);
+        changed.sort_by_key(|(index, _)| *index);
+        changed
     }
 
     fn commit(&self, outcomes: Vec<(usize, Outcome)>) {
         let Some(writer) = self.writer.filter(|_| !outcomes.is_empty()) else {
-            self.finished(outcomes);
             return;
         };
         let mut outcomes = outcomes;
+        let is_busy = |outcome: &Outcome| matches!(&outcome.failure, Some((Code::StoreBusy, _)));
         let mut batch: Vec<Prepared> = Vec::with_capacity(outcomes.len());
         for (tag, (_, outcome)) in outcomes.iter_mut().enumerate() {
             if let Some(mut prepared) = outcome.prepared.take() {
@@ -159,7 +151,13 @@ impl<'w> Batches<'w> {
                 outcome.committed(result);
             }
         }
-        self.finished(outcomes);
+        for (index, outcome) in outcomes {
+            if !is_busy(&outcome) {
+                (self.settled)(index, outcome);
+            } else if let Ok(mut changed) = self.changed.lock() {
+                changed.push((index, outcome));
+            }
+        }
     }
 }
 

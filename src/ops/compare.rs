@@ -3,11 +3,18 @@
 //!
 //! Neither is held in memory. Only from the first message on that differs are
 //! digests kept, to find the messages that the source no longer has.
+//!
+//! Words, role and content, decide how the two stand. What may be thrown away
+//! they do not decide: a record that has more beside them than the source gives
+//! is not in the source.
+
+mod messages;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::Path;
 
+use self::messages::{Beside, Messages, has_more, known_by, words};
 use crate::error::Result;
 use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink};
@@ -28,35 +35,6 @@ pub(crate) enum Relation {
     Damaged(String),
 }
 
-/// Messages by the digest of role and content, each with its id, if it has one.
-#[derive(Debug, Default)]
-struct Digests(HashMap<Sha256, Vec<Option<String>>>);
-
-impl Digests {
-    fn add(&mut self, message: &Message<'_>) {
-        let digest = digest(&value_of(&message.role), &value_of(&message.content));
-        let id = message.id.as_deref().map(|id| value_of(id).into_owned());
-        self.0.entry(digest).or_default().push(id);
-    }
-
-    /// Takes out one that is the same: ids count where both have one.
-    fn take(&mut self, digest: &Sha256, id: Option<&str>) -> bool {
-        let Some(ids) = self.0.get_mut(digest) else {
-            return false;
-        };
-        let fits = |other: &Option<String>| {
-            id.is_none_or(|id| other.as_ref().is_none_or(|other| other == id))
-        };
-        match ids.iter().position(fits) {
-            Some(at) => {
-                ids.swap_remove(at);
-                true
-            }
-            None => false,
-        }
-    }
-}
-
 /// Something in the store's stream that the source does not have.
 #[derive(Debug)]
 pub(crate) enum Gone<'a> {
@@ -72,10 +50,14 @@ pub(crate) struct Compare {
     /// Messages in which both agree, from the first on.
     agreed: u64,
     state: State,
+    /// Numbers, from 1, of agreeing messages whose records have more beside
+    /// the words than the source gives.
+    poorer: Vec<u64>,
     /// The source's messages from the first on that differs.
-    differing: Digests,
-    /// Messages that are in the source still, but none of its messages.
-    set_aside: Digests,
+    differing: Messages,
+    /// Messages that are in the source still, but none of its messages, each
+    /// with the line of the source that it is in.
+    set_aside: Vec<(u64, Sha256, Beside)>,
     /// A damaged line that is the beginning of what the source gives there:
     /// somebody was stopped while it wrote it.
     begun: Option<u64>,
@@ -107,8 +89,9 @@ impl Compare {
             stream,
             agreed: 0,
             state: State::Agreeing,
-            differing: Digests::default(),
-            set_aside: Digests::default(),
+            poorer: Vec::new(),
+            differing: Messages::default(),
+            set_aside: Vec::new(),
             begun: None,
             times: Times::None,
         }))
@@ -151,12 +134,24 @@ impl Compare {
         }
     }
 
-    /// What the store's stream has and the source has not, in order.
+    /// What the store's stream has and the source has not, in order. `known`
+    /// are lines of the source that the store's residue has: what they say is
+    /// not what the stream says.
     ///
     /// # Errors
     /// The stream cannot be read; what `each` could not do.
-    pub(crate) fn dropped(mut self, mut each: impl FnMut(Gone<'_>) -> Result<()>) -> Result<()> {
+    pub(crate) fn dropped(
+        mut self,
+        known: &HashSet<u64>,
+        mut each: impl FnMut(Gone<'_>) -> Result<()>,
+    ) -> Result<()> {
         self.stream.rewind()?;
+        for (line, words, beside) in self.set_aside {
+            if !known.contains(&line) {
+                self.differing.add(words, beside);
+            }
+        }
+        let mut poorer = self.poorer.into_iter().peekable();
         let mut index = 0;
         loop {
             let record = match self.stream.next() {
@@ -172,16 +167,15 @@ impl Compare {
                 }
             };
             index += 1;
-            if index <= self.agreed {
-                continue;
-            }
-            let digest = digest(
-                record.role.as_deref().unwrap_or_default(),
-                record.content.as_deref().unwrap_or_default(),
-            );
-            let id = record.id.as_deref();
-            let sets = [&mut self.differing, &mut self.set_aside];
-            let is_there = sets.into_iter().any(|set| set.take(&digest, id));
+            let is_there = if index <= self.agreed {
+                poorer.next_if_eq(&index).is_none()
+            } else {
+                let words = words(
+                    record.role.as_deref().unwrap_or_default(),
+                    record.content.as_deref().unwrap_or_default(),
+                );
+                self.differing.take(&words, &Beside::of(record.value()))
+            };
             if !is_there {
                 each(Gone::Record(record.value()))?;
             }
@@ -194,12 +188,6 @@ pub(crate) fn describe(damaged: &Damaged) -> String {
         0 => damaged.reason.clone(),
         line => format!("line {line}: {}", damaged.reason),
     }
-}
-
-fn digest(role: &str, content: &str) -> Sha256 {
-    let length = role.len() as u64;
-    let bytes = [&length.to_le_bytes(), role.as_bytes(), content.as_bytes()];
-    Sha256::of(&bytes.concat())
 }
 
 /// Role, content, and id where both have one.
@@ -223,6 +211,9 @@ impl Sink for Compare {
             match self.stream.next() {
                 Ok(Some(record)) if is_same(&record, message) => {
                     self.agreed += 1;
+                    if has_more(&record, message) {
+                        self.poorer.push(self.agreed);
+                    }
                     self.times = match self.times {
                         Times::None => Times::One(record.created_at_ms),
                         Times::One(ms) if ms == record.created_at_ms => Times::One(ms),
@@ -243,7 +234,8 @@ impl Sink for Compare {
             }
         }
         if matches!(self.state, State::Diverged | State::Damaged(_)) {
-            self.differing.add(message);
+            let (words, beside) = known_by(message);
+            self.differing.add(words, beside);
         }
         Ok(())
     }
@@ -258,7 +250,8 @@ impl Sink for Compare {
         self.begun = None;
         self.times = Times::None;
         self.state = State::Agreeing;
-        self.differing.0.clear();
+        self.poorer.clear();
+        self.differing = Messages::default();
         Ok(())
     }
 
@@ -266,8 +259,9 @@ impl Sink for Compare {
         Ok(())
     }
 
-    fn set_aside(&mut self, message: &Message<'_>) {
-        self.set_aside.add(message);
+    fn set_aside(&mut self, line: u64, message: &Message<'_>) {
+        let (words, beside) = known_by(message);
+        self.set_aside.push((line, words, beside));
     }
 }
 
@@ -300,9 +294,9 @@ impl Sink for Tee<'_> {
         self.to.settle()
     }
 
-    fn set_aside(&mut self, message: &Message<'_>) {
+    fn set_aside(&mut self, line: u64, message: &Message<'_>) {
         if let Some(compare) = &mut self.compare {
-            compare.set_aside(message);
+            compare.set_aside(line, message);
         }
     }
 }

@@ -39,6 +39,11 @@ pub struct Options {
     pub strict: bool,
     /// Say more. Only the caller acts on it.
     pub verbose: bool,
+    /// Leave out of the report the items of which there is nothing to say but
+    /// that they were imported or had not changed: for a caller who only counts
+    /// them. Without it, memory grows with their number.
+    #[serde(skip)]
+    pub brief: bool,
     /// Threads; else one per core.
     pub jobs: Option<usize>,
     /// How long to wait for another import, in seconds.

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::run::Options;
+use super::wave::Done;
 use crate::model::key::{SessionKey, SourcePath};
 use crate::model::session::Kind;
 use crate::plan::cache::Quick;
@@ -22,7 +23,7 @@ pub(super) fn look(
     store: &Store,
     clock: &Clock,
     found: &Discovery,
-) -> Option<Vec<ItemReport>> {
+) -> Option<Done> {
     let asks_for_more = options.force
         || options.overwrite
         || options.checksum
@@ -32,26 +33,39 @@ pub(super) fn look(
     if asks_for_more || clock.is_fixed() || !found.unreadable.is_empty() {
         return None;
     }
+    // Whether the store may be written at all, and whose it is, is told by one
+    // small file that the cache says nothing of.
+    let claim = store.claim(workspace).ok()?;
+    if claim.is_new || !claim.diagnostics.is_empty() {
+        return None;
+    }
     let subagents = workspace.join(SUBAGENTS);
     let quick = Quick::look(store.layout(), &subagents, &found.files)?;
-    let files = quick
-        .sources
-        .into_iter()
-        .filter_map(|(index, key, accepted)| {
-            let file = found.files.get(index)?;
-            let mut item = skipped(key, &file.path, kind(&file.place));
-            if accepted {
-                item.action = Action::SkippedAccepted;
-                item.reason = "accepted".to_owned();
-            }
-            Some(item)
+    let mut done = Done {
+        is_brief: options.brief,
+        ..Done::default()
+    };
+    for (index, key, is_accepted) in quick.sources {
+        let Some(file) = found.files.get(index) else {
+            continue;
+        };
+        let action = match is_accepted {
+            true => Action::SkippedAccepted,
+            false => Action::SkippedUnchanged,
+        };
+        done.skip_one(action, false, || {
+            skipped(key, &file.path, kind(&file.place), action)
         });
-    let histories = quick.histories.into_iter().map(|id| {
-        let key = history_key(&id);
-        let source = SourcePath::record(SUBAGENTS, id);
-        skipped(key.to_string(), &source, Kind::SubagentHistory)
-    });
-    Some(files.chain(histories).collect())
+    }
+    done.report.rejected = quick.told.rejected;
+    for id in quick.told.histories {
+        let key = history_key(&id).to_string();
+        let (source, action) = (SourcePath::record(SUBAGENTS, id), Action::SkippedUnchanged);
+        done.skip_one(action, false, || {
+            skipped(key, &source, Kind::SubagentHistory, action)
+        });
+    }
+    Some(done)
 }
 
 /// The session key of a sub-agent's history (`openhuman-workspace.md` §4).
@@ -59,13 +73,17 @@ pub(crate) fn history_key(id: &str) -> SessionKey {
     SessionKey::new(format!("subagent-{id}"))
 }
 
-fn skipped(session_key: String, source: &SourcePath, kind: Kind) -> ItemReport {
+fn skipped(session_key: String, source: &SourcePath, kind: Kind, action: Action) -> ItemReport {
+    let reason = match action {
+        Action::SkippedAccepted => "accepted",
+        _ => "unchanged",
+    };
     ItemReport {
         session_key,
         source: source.to_string(),
         kind,
-        action: Action::SkippedUnchanged,
-        reason: "unchanged".to_owned(),
+        action,
+        reason: reason.to_owned(),
         stream: None,
         thread_id: None,
         dialect: None,

@@ -19,16 +19,15 @@ pub use super::options::{Options, Progress};
 use super::wave::{Done, Known, Shared, waves};
 use super::workspace::{Surroundings, store_root};
 use crate::error::{Error, Result};
-use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
 pub use crate::model::interrupt::Interrupt;
-use crate::model::key::{SessionKey, Sha256};
+use crate::model::key::Sha256;
 use crate::plan::Item;
 use crate::plan::cache::StatCache;
 use crate::plan::decide::Decide;
 use crate::plan::held_back::hold_back;
 use crate::plan::survey::{SUBAGENTS, Survey};
-use crate::report::{Action, ItemReport, RunReport, SCHEMA_VERSION};
+use crate::report::{RunReport, SCHEMA_VERSION};
 use crate::source::openhuman::discover::{Discovery, Found, discover};
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
@@ -66,15 +65,19 @@ pub fn run(options: &Options, progress: &mut impl Progress) -> Result<RunReport>
         store: Store::at(&root),
         writer: None,
         diagnostics: surroundings.storage_warning().into_iter().collect(),
-        ahead: HashMap::new(),
     };
     match super::quick::look(options, &run.workspace, &run.store, &run.clock, &found) {
-        Some(items) => {
+        Some(done) => {
             run.diagnostics.extend(found.diagnostics);
-            run.total(items);
+            run.total(done);
             run.report.already_done = true;
         }
-        None => run.import(found, &Mutex::new(progress))?,
+        None => {
+            // All of it, planning too: there are no more threads than were
+            // asked for, and what planning has freed is used again for reading.
+            let pool = run.pool()?;
+            pool.install(|| run.import(found, &Mutex::new(progress)))?;
+        }
     }
     Ok(run.finish())
 }
@@ -90,8 +93,6 @@ pub(super) struct Run<'a> {
     /// `None` in a dry run.
     pub(super) writer: Option<Writer>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Streams found ahead of their sources, as they were.
-    pub(super) ahead: HashMap<SessionKey, Stat>,
 }
 
 impl Run<'_> {
@@ -117,13 +118,10 @@ impl Run<'_> {
             false => StatCache::load(&self.store.layout().stat_cache_file()),
         };
         let files = (found.files, found.unreadable_folders);
-        let (items, others) = self.work(files, subagents, &entries, &cache, progress)?;
-        self.write_cache(&cache, items, others);
-        Ok(())
+        self.work(files, subagents, &entries, &cache, progress)
     }
 
-    /// Everything from the survey to the marker; gives back what the stat
-    /// cache is made of.
+    /// Everything from the survey to the stat cache.
     fn work<P: Progress>(
         &mut self,
         (files, unreadable): (Vec<Found>, Vec<PathBuf>),
@@ -131,7 +129,7 @@ impl Run<'_> {
         entries: &HashMap<Sha256, Entry>,
         cache: &StatCache,
         progress: &Shared<'_, P>,
-    ) -> Result<(Vec<Item>, Vec<Found>)> {
+    ) -> Result<()> {
         // Held aside, so that the survey does not keep the run borrowed.
         let (workspace, store) = (self.workspace.clone(), self.store.clone());
         let survey = Survey {
@@ -149,23 +147,22 @@ impl Run<'_> {
         // Asked once: the marker goes before the first write.
         let was_cut_off = !self.store.marker()?.is_some_and(|marker| marker.is_ours());
         self.decide(&mut items, cache, was_cut_off)?;
-        let mut done = Done::default();
-        let read = self.read_all(
-            &survey,
-            &mut items,
-            subagents,
-            (cache, was_cut_off),
-            progress,
-            &mut done,
-        );
+        let done = Mutex::new(Done {
+            is_brief: self.options.brief,
+            ..Done::default()
+        });
+        let known = (cache, was_cut_off);
+        let read = self.read_all(&survey, &mut items, subagents, known, progress, &done);
+        let done = done.into_inner().map_err(|_| panicked())?;
         read.map_err(|error| done.stays(error, store.layout().root()))?;
-        self.total(done.reports);
-        if let Err(error) = self.conclude(entries, &items, &done.failures) {
+        let done = self.total(done);
+        if let Err(error) = self.conclude(entries, &items, &done) {
             let message = format!("the end of the import could not be recorded: {error}");
             let diagnostic = Diagnostic::new(Code::MarkerNotWritten, message);
             self.diagnostics.push(diagnostic);
         }
-        Ok((items, others))
+        self.write_cache(cache, &items, &others, &done);
+        Ok(())
     }
 
     /// Reads and commits all items, those included that turn up on the way.
@@ -176,7 +173,7 @@ impl Run<'_> {
         subagents: Subagents,
         (cache, was_cut_off): (&StatCache, bool),
         progress: &Shared<'_, P>,
-        done: &mut Done,
+        done: &Mutex<Done>,
     ) -> Result<()> {
         let (to_write, to_skip) = self.selected(items, 0);
         if let Some(shortage) = self.begin(items, &to_write, progress)? {
@@ -190,16 +187,21 @@ impl Run<'_> {
             } else {
                 RunLedger::default()
             },
+            parents: (items.iter())
+                .filter_map(|item| item.session.parent.clone())
+                .collect(),
+            has_history: subagents
+                .records
+                .iter()
+                .any(|record| record.history_len > 0),
             subagents,
             threads: RwLock::default(),
         };
-        let pool = self.pool()?;
-        pool.install(|| self.learn_threads(items, &to_write, &known));
+        self.learn_threads(items, &to_write, &known);
         for wave in waves(items, &to_write) {
-            let outcomes = pool.install(|| self.wave(items, &wave, &known, progress))?;
-            self.note(outcomes, items, &known, done);
+            self.wave(items, &wave, &known, done, progress);
         }
-        done.skip(items, &to_skip, &known);
+        with(done, |done| done.skip(items, &to_skip, &known))?;
 
         // Which sub-agents have no transcript is known only now.
         let first = items.len();
@@ -217,20 +219,23 @@ impl Run<'_> {
             true => None,
             false => self.begin(items, &more, progress)?,
         };
-        let outcomes = match shortage {
-            None => pool.install(|| self.wave(items, &more, &known, progress))?,
-            Some(shortage) if done.imported() == 0 => return Err(self.no_room(shortage)),
+        match shortage {
+            None => self.wave(items, &more, &known, done, progress),
+            Some(shortage) if with(done, |done| done.imported.is_empty())? => {
+                return Err(self.no_room(shortage));
+            }
             // The import is on its way: what was written stays and is told.
-            Some(shortage) => more
-                .iter()
-                .filter_map(|index| {
-                    let message = format!("{shortage}; run again once there is room");
-                    Some((*index, Outcome::unwritten(items.get(*index)?, message)))
-                })
-                .collect(),
-        };
-        self.note(outcomes, items, &known, done);
-        done.skip(items, &to_skip, &known);
+            Some(shortage) => {
+                let message = format!("{shortage}; run again once there is room");
+                for index in more {
+                    if let Some(item) = items.get(index) {
+                        let outcome = Outcome::unwritten(item, message.clone());
+                        with(done, |done| done.take(index, outcome))?;
+                    }
+                }
+            }
+        }
+        with(done, |done| done.skip(items, &to_skip, &known))?;
         let keys = items.iter().map(|item| &item.session.key);
         self.diagnostics.extend(self.only.unmatched(keys));
         Ok(())
@@ -242,13 +247,13 @@ impl Run<'_> {
         &mut self,
         entries: &HashMap<Sha256, Entry>,
         items: &[Item],
-        failures: &[(usize, Code, String)],
+        done: &Done,
     ) -> Result<()> {
         self.remove_twins(items, entries)?;
         if self.options.checksum {
             self.remove_damaged_failures()?;
         }
-        self.settle(entries, items, failures)
+        self.settle(entries, items, done)
     }
 
     fn open_writer(&mut self) -> Result<()> {
@@ -335,22 +340,20 @@ impl Run<'_> {
         pool.map_err(|error| Error::Usage(format!("cannot start {threads} threads: {error}")))
     }
 
-    fn total(&mut self, mut reports: Vec<ItemReport>) {
-        reports.sort_by(|a, b| (&a.session_key, &a.source).cmp(&(&b.session_key, &b.source)));
+    /// Puts into the report what became of the items.
+    fn total(&mut self, mut done: Done) -> Done {
+        done.sort();
+        let of_items = std::mem::take(&mut done.report);
         let report = &mut self.report;
-        for item in &reports {
-            match item.action {
-                Action::Imported => {
-                    report.imported += 1;
-                    report.messages_written += item.messages;
-                }
-                Action::WouldImport => report.imported += 1,
-                Action::Failed => report.failed += 1,
-                _ => report.skipped += 1,
-            }
-        }
-        report.scanned = reports.len() as u64;
-        report.items = reports;
+        report.scanned = of_items.scanned;
+        report.imported = of_items.imported;
+        report.skipped = of_items.skipped;
+        report.failed = of_items.failed;
+        report.rejected = of_items.rejected;
+        report.messages_written = of_items.messages_written;
+        report.salvageable = of_items.salvageable;
+        report.items = of_items.items;
+        done
     }
 
     fn nothing_found(&self) -> Diagnostic {
@@ -370,4 +373,14 @@ impl Run<'_> {
         self.report.diagnostics = self.diagnostics;
         self.report
     }
+}
+
+fn panicked() -> Error {
+    Error::Usage("a thread of the import panicked".to_owned())
+}
+
+/// Does something with what threads share.
+fn with<T, R>(shared: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> Result<R> {
+    let mut shared = shared.lock().map_err(|_| panicked())?;
+    Ok(act(&mut shared))
 }

@@ -4,15 +4,16 @@
 use std::collections::{HashMap, HashSet};
 
 use super::run::Run;
+use super::wave::Done;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::model::plural::count;
-use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache};
+use crate::plan::cache::{CacheWriter, Role, Stamp, StatCache, Told};
 use crate::plan::decide::Decision;
 use crate::plan::survey::SUBAGENTS;
 use crate::plan::{Item, Reads};
-use crate::report::{Action, ItemReport};
+use crate::report::Action;
 use crate::source::openhuman::discover::Found;
 use crate::store::Writer;
 use crate::store::record::{Entry, Failure, ImportRecord, Marker, RULES, Tool, VERSION};
@@ -23,8 +24,9 @@ impl Run<'_> {
         &mut self,
         entries: &HashMap<Sha256, Entry>,
         items: &[Item],
-        failures: &[(usize, Code, String)],
+        done: &Done,
     ) -> Result<()> {
+        let failures = &done.failures;
         let marker = self.store.marker()?.filter(Marker::is_ours);
         let is_whole = self.only.is_all() && !self.options.interrupt.is_set();
         let report = &mut self.report;
@@ -76,7 +78,7 @@ impl Run<'_> {
         if wrote {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning());
             self.report.warnings = warnings.map(Diagnostic::sentence).collect();
-            let record = ImportRecord::of(&self.report, imported_at.clone());
+            let record = self.import_record(items, done, imported_at.clone());
             writer.put_import(&record)?;
         }
         if !is_clean && !self.only.is_all() {
@@ -88,7 +90,6 @@ impl Run<'_> {
             && marker.is_some_and(|marker| !self.options.checksum || self.is_marker_sound(&marker));
         if is_whole && is_clean && self.report.scanned > 0 && (wrote || !is_current) {
             let warnings = self.diagnostics.iter().filter(|d| d.is_warning()).count();
-            let of_items = self.report.items.iter().map(|item| item.warnings.len());
             let marker = Marker {
                 version: VERSION,
                 imported_at,
@@ -97,7 +98,7 @@ impl Run<'_> {
                 skipped: self.report.skipped,
                 failed: 0,
                 messages_written: self.report.messages_written,
-                warnings: (warnings + of_items.sum::<usize>()) as u64,
+                warnings: (warnings + done.warnings) as u64,
                 tool: Some(Tool::this()),
                 rules: Some(RULES),
             };
@@ -150,22 +151,39 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn write_cache(&self, before: &StatCache, items: Vec<Item>, others: Vec<Found>) {
+    /// What the store keeps of this import.
+    fn import_record(&self, items: &[Item], done: &Done, imported_at: String) -> ImportRecord {
+        let keys = |indices: &mut dyn Iterator<Item = usize>| {
+            let items = indices.filter_map(|index| items.get(index));
+            let mut found: Vec<_> = items
+                .map(|item| (&item.session.key, item.session.source.to_string()))
+                .collect();
+            found.sort();
+            found.into_iter().map(|(key, _)| key.clone()).collect()
+        };
+        ImportRecord {
+            imported: keys(&mut done.imported.iter().copied()),
+            failed: keys(&mut done.failures.iter().map(|(index, ..)| *index)),
+            ..ImportRecord::of(&self.report, imported_at)
+        }
+    }
+
+    pub(super) fn write_cache(
+        &self,
+        before: &StatCache,
+        items: &[Item],
+        others: &[Found],
+        done: &Done,
+    ) {
         let Some(writer) = self.writer.as_ref().filter(|_| !self.clock.is_fixed()) else {
             return;
         };
-        let failed: HashSet<&str> = self
-            .report
-            .items
-            .iter()
-            .filter(|item| item.action == Action::Failed)
-            .map(|item| item.source.as_str())
-            .collect();
+        let failed: HashSet<usize> = done.failures.iter().map(|(index, ..)| *index).collect();
         let mut cache = CacheWriter::new();
         let mut histories = Vec::new();
         let mut is_told_by_cache = true;
-        for item in items {
-            let key = item.session.key.to_string();
+        for (index, item) in items.iter().enumerate() {
+            let key = &item.session.key;
             let accepted = matches!(item.decision, Decision::Skip(Action::SkippedAccepted, _));
             let format = match &item.reads {
                 Reads::File(format) => *format,
@@ -176,31 +194,31 @@ impl Run<'_> {
                     continue;
                 }
             };
-            if failed.contains(item.session.source.to_string().as_str()) {
+            if failed.contains(&index) {
                 continue;
             }
-            let still_ahead = still_ahead(before, &item);
-            for file in item.older {
+            // One that was left out was not looked at: what is new about it is
+            // for the next run to find.
+            let is_known = before.role(&item.session.source, item.stat).is_some();
+            if !self.only.has(key) && !is_known {
+                continue;
+            }
+            let still_ahead = still_ahead(before, item);
+            for file in &item.older {
                 cache.note(file, Role::OlderCopy { of: key.clone() });
             }
-            for file in item.companions {
+            for file in &item.companions {
                 cache.note(file, Role::Companion { of: key.clone() });
             }
-            let ahead = self.ahead.get(&item.session.key);
+            let ahead = done.ahead.get(&index);
             let ahead = ahead.map(|stat| (*stat).into());
             let role = Role::Source {
                 accepted,
-                key,
+                key: key.clone(),
                 format,
                 ahead: ahead.or(still_ahead),
             };
-            let file = Found {
-                path: item.session.source,
-                stem: item.session.stem,
-                place: item.place,
-                stat: item.stat,
-            };
-            cache.note(file, role);
+            cache.note_path(&item.place, &item.session.source, item.stat, role);
         }
         for file in others {
             cache.note(file, Role::NoTranscript);
@@ -208,18 +226,15 @@ impl Run<'_> {
         let subagents = self.workspace.join(SUBAGENTS);
         let marker = self.store.marker().ok().flatten();
         let is_marked = marker.is_some_and(|marker| marker.is_ours());
-        // Their entries say that the next run looks again.
-        let is_unsettled = |item: &ItemReport| {
-            let codes = [Code::ImportedWhileChanging, Code::StreamWrittenOn];
-            let mut found = item.diagnostics.iter();
-            found.any(|diagnostic| codes.contains(&diagnostic.code))
-        };
-        let is_settled = !self.report.items.iter().any(is_unsettled);
-        let is_known = is_marked && is_settled && is_told_by_cache;
+        let is_known = is_marked && !done.is_unsettled && is_told_by_cache;
         let is_done = self.only.is_all() && self.report.is_clean() && is_known;
-        let done = is_done.then_some((histories, subagents.as_path()));
+        let told = Told {
+            histories,
+            rejected: self.report.rejected,
+        };
+        let done = is_done.then_some((told, subagents.as_path()));
         // Only a cache: an import does not fail over it.
-        let bytes = cache.to_bytes(self.store.layout(), done);
+        let bytes = cache.into_bytes(self.store.layout(), done);
         if let Err(error) = writer.put_stat_cache(&bytes) {
             tracing::debug!("the stat cache could not be written: {error}");
         }

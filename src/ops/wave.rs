@@ -11,14 +11,15 @@ use super::batch::Batches;
 use super::import::{Importer, Outcome, report};
 use super::options::Progress;
 use super::run::Run;
-use crate::error::{Error, Result};
+use crate::error::Error;
+use crate::fs::stat::Stat;
 use crate::model::diagnostic::Code;
 use crate::model::key::SessionKey;
 use crate::model::message::Discard;
 use crate::model::plural::count;
 use crate::plan::decide::Decision;
 use crate::plan::{Item, Reads};
-use crate::report::{Action, ItemReport};
+use crate::report::{Action, ItemReport, RunReport};
 use crate::source::input::Input;
 use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
@@ -31,8 +32,12 @@ pub(super) type Shared<'p, P> = Mutex<&'p mut P>;
 pub(super) struct Known {
     pub(super) ledger: RunLedger,
     pub(super) subagents: Subagents,
-    /// The thread of each session, as far as it was asked for or read.
+    /// The thread of each session, as far as somebody asks for it.
     pub(super) threads: RwLock<HashMap<SessionKey, String>>,
+    /// Sessions whose children are checked against their thread.
+    pub(super) parents: HashSet<SessionKey>,
+    /// Some sub-agent may have a transcript: every session's thread is asked for.
+    pub(super) has_history: bool,
 }
 
 impl Known {
@@ -41,26 +46,35 @@ impl Known {
         let threads = self.threads.read().ok()?;
         threads.get(key).cloned()
     }
+
+    fn is_asked_for(&self, key: &SessionKey) -> bool {
+        self.has_history || self.parents.contains(key)
+    }
 }
 
-/// What became of the items so far.
+/// What became of the items so far. Of each only what is still needed.
 #[derive(Default)]
 pub(super) struct Done {
-    pub(super) reports: Vec<ItemReport>,
+    /// [`Options::brief`](super::options::Options::brief)
+    pub(super) is_brief: bool,
+    /// The numbers of the report, and its items.
+    pub(super) report: RunReport,
+    /// Items that were imported, by index.
+    pub(super) imported: Vec<usize>,
     /// Items that failed, by index.
     pub(super) failures: Vec<(usize, Code, String)>,
+    /// Streams found ahead of their sources, as they were, by item.
+    pub(super) ahead: HashMap<usize, Stat>,
+    /// Warnings about items.
+    pub(super) warnings: usize,
+    /// The entry of some item says that the next run looks again.
+    pub(super) is_unsettled: bool,
 }
 
 impl Done {
-    /// How many sessions were written.
-    pub(super) fn imported(&self) -> usize {
-        let all = self.reports.iter();
-        all.filter(|item| item.action == Action::Imported).count()
-    }
-
     /// What ends an import on its way, with what is true of it all the same.
     pub(super) fn stays(&self, error: Error, root: &Path) -> Error {
-        match (self.imported(), error) {
+        match (self.imported.len(), error) {
             (0, error) | (_, error @ Error::Interrupted) => error,
             (number, error) => {
                 let verb = if number == 1 { "was" } else { "were" };
@@ -77,9 +91,84 @@ impl Done {
 
     /// Adds items that needed nothing.
     pub(super) fn skip(&mut self, items: &[Item], indices: &[usize], known: &Known) {
-        let skipped_items = indices.iter().filter_map(|index| items.get(*index));
-        self.reports
-            .extend(skipped_items.map(|item| skipped(item, known)));
+        for item in indices.iter().filter_map(|index| items.get(*index)) {
+            let action = match item.decision {
+                Decision::Skip(action, _) => action,
+                _ => Action::SkippedUnchanged,
+            };
+            // Its lines are as they were when they were read.
+            let entry = item.entry.as_ref();
+            self.report.rejected += entry.and_then(|entry| entry.rejected).unwrap_or(0);
+            self.skip_one(action, !item.diagnostics.is_empty(), || {
+                skipped(item, action, known)
+            });
+        }
+    }
+
+    /// Adds one, whose report is made only if it is kept.
+    pub(super) fn skip_one(
+        &mut self,
+        action: Action,
+        has_diagnostics: bool,
+        report: impl FnOnce() -> ItemReport,
+    ) {
+        let is_plain = action == Action::SkippedUnchanged && !has_diagnostics;
+        if self.is_brief && is_plain {
+            self.report.scanned += 1;
+            self.report.skipped += 1;
+        } else {
+            self.count(report());
+        }
+    }
+
+    /// Takes note of what became of an item that was read.
+    pub(super) fn take(&mut self, index: usize, outcome: Outcome) {
+        let report = &mut self.report;
+        report.rejected += outcome.rejected;
+        if outcome.report.action == Action::Failed {
+            report.salvageable.sessions += u64::from(outcome.salvageable > 0);
+        } else {
+            report.salvageable.lines += outcome.salvageable;
+        }
+        if outcome.report.action == Action::Imported {
+            self.imported.push(index);
+        }
+        if let Some((code, message)) = outcome.failure {
+            self.failures.push((index, code, message));
+        }
+        if let Some(ahead) = outcome.ahead {
+            self.ahead.insert(index, ahead);
+        }
+        self.count(outcome.report);
+    }
+
+    fn count(&mut self, item: ItemReport) {
+        let report = &mut self.report;
+        report.scanned += 1;
+        match item.action {
+            Action::Imported => {
+                report.imported += 1;
+                report.messages_written += item.messages;
+            }
+            Action::WouldImport => report.imported += 1,
+            Action::Failed => report.failed += 1,
+            _ => report.skipped += 1,
+        }
+        self.warnings += item.warnings.len();
+        let unsettled = [Code::ImportedWhileChanging, Code::StreamWrittenOn];
+        let mut codes = item.diagnostics.iter().map(|found| found.code);
+        self.is_unsettled |= codes.any(|code| unsettled.contains(&code));
+        let is_plain = matches!(item.action, Action::Imported | Action::SkippedUnchanged);
+        if !(self.is_brief && is_plain && item.diagnostics.is_empty()) {
+            report.items.push(item);
+        }
+    }
+
+    /// Threads finish in any order; what is told and written does not.
+    pub(super) fn sort(&mut self) {
+        let items = &mut self.report.items;
+        items.sort_by(|a, b| (&a.session_key, &a.source).cmp(&(&b.session_key, &b.source)));
+        self.failures.sort_by_key(|(index, ..)| *index);
     }
 }
 
@@ -90,14 +179,12 @@ impl Run<'_> {
     /// that of the whole workspace, whatever `--only` says.
     pub(super) fn learn_threads(&self, items: &[Item], to_write: &[usize], known: &Known) {
         let written: HashSet<usize> = to_write.iter().copied().collect();
-        let records = &known.subagents.records;
-        let has_history = records.iter().any(|record| record.history_len > 0);
         let parents: HashSet<&SessionKey> = to_write
             .iter()
             .filter_map(|index| items.get(*index)?.session.parent.as_ref())
             .collect();
         let asked = items.par_iter().enumerate().filter(|(index, item)| {
-            !written.contains(index) && (has_history || parents.contains(&item.session.key))
+            !written.contains(index) && (known.has_history || parents.contains(&item.session.key))
         });
         let learnt: Vec<_> = asked
             .filter_map(|(_, item)| Some((item.session.key.clone(), self.thread_of(item)?)))
@@ -128,8 +215,9 @@ impl Run<'_> {
         items: &[Item],
         wave: &[usize],
         known: &Known,
+        done: &Mutex<Done>,
         progress: &Shared<'_, P>,
-    ) -> Result<Vec<(usize, Outcome)>> {
+    ) {
         let tell = |bytes| {
             if let Ok(mut progress) = progress.lock() {
                 progress.read(bytes);
@@ -147,7 +235,19 @@ impl Run<'_> {
             interrupt: &self.options.interrupt,
             progress: &tell,
         };
-        let batches = Batches::new(self.writer.as_ref());
+        let settled = |index: usize, outcome: Outcome| {
+            let key = items.get(index).map(|item| &item.session.key);
+            let key = key.filter(|key| known.is_asked_for(key));
+            if let (Some(key), Some(thread)) = (key, &outcome.report.thread_id)
+                && let Ok(mut threads) = known.threads.write()
+            {
+                threads.insert(key.clone(), thread.clone());
+            }
+            if let Ok(mut done) = done.lock() {
+                done.take(index, outcome);
+            }
+        };
+        let batches = Batches::new(self.writer.as_ref(), &settled);
         wave.par_iter().for_each(|index| {
             let Some(item) = items.get(*index) else {
                 return;
@@ -163,48 +263,12 @@ impl Run<'_> {
             }
             batches.push(*index, outcome);
         });
-        batches.finish(&importer, items)
-    }
-
-    /// Takes note of what became of a wave.
-    pub(super) fn note(
-        &mut self,
-        outcomes: Vec<(usize, Outcome)>,
-        items: &[Item],
-        known: &Known,
-        done: &mut Done,
-    ) {
-        for (index, outcome) in outcomes {
-            let Some(item) = items.get(index) else {
-                continue;
-            };
-            self.report.rejected += outcome.rejected;
-            if outcome.report.action == Action::Failed {
-                self.report.salvageable.sessions += u64::from(outcome.salvageable > 0);
-            } else {
-                self.report.salvageable.lines += outcome.salvageable;
-            }
-            if let Some((code, message)) = outcome.failure {
-                done.failures.push((index, code, message));
-            }
-            if let Some(ahead) = outcome.ahead {
-                self.ahead.insert(item.session.key.clone(), ahead);
-            }
-            let thread = outcome.report.thread_id.clone();
-            if let (Some(thread), Ok(mut threads)) = (thread, known.threads.write()) {
-                threads.insert(item.session.key.clone(), thread);
-            }
-            done.reports.push(outcome.report);
-        }
+        batches.finish(&importer, items);
     }
 }
 
 /// The report of an item that needed nothing.
-fn skipped(item: &Item, known: &Known) -> ItemReport {
-    let action = match item.decision {
-        Decision::Skip(action, _) => action,
-        _ => Action::SkippedUnchanged,
-    };
+fn skipped(item: &Item, action: Action, known: &Known) -> ItemReport {
     let mut report = report(item, action, item.diagnostics.clone());
     let name = item.name.as_ref();
     report.stream = name.map(|name| name.messages().as_str().to_owned());

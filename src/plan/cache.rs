@@ -17,22 +17,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::read_regular;
 use crate::fs::stat::Stat;
-use crate::model::key::SourcePath;
+use crate::model::key::{SessionKey, SourcePath};
 use crate::source::openhuman::Format;
-use crate::source::openhuman::discover::Found;
+use crate::source::openhuman::discover::{Found, Place};
 use crate::store::layout::{Layout, MARKER_KEY, Namespace};
 use crate::store::record::RULES;
 
 /// Version of the cache's own format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What a file was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A session's source.
     Source {
         /// The session's key.
-        key: String,
+        key: SessionKey,
         /// What it was read as.
         format: Format,
         /// The stream, as it was when it was found ahead of the source.
@@ -43,12 +43,12 @@ pub(crate) enum Role {
     /// An older copy of the session with this key.
     OlderCopy {
         /// The session's key.
-        of: String,
+        of: SessionKey,
     },
     /// A view of the session with this key.
     Companion {
         /// The session's key.
-        of: String,
+        of: SessionKey,
     },
     /// Not a transcript.
     NoTranscript,
@@ -106,7 +106,7 @@ impl<'a> Row<'a> {
     }
 
     fn role(&self) -> Option<Role> {
-        let key = self.3.to_string();
+        let key = SessionKey::new(&*self.3);
         Some(match self.2 {
             's' | 'a' => Role::Source {
                 key,
@@ -137,13 +137,21 @@ struct Done {
     folders: Vec<Option<Stamp>>,
     /// The sub-agents file.
     subagents: Option<Stamp>,
+    told: Told,
+}
+
+/// What a run that left everything done has to tell again, if nothing changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
     /// Items that are not files: the ids of sub-agents with a history.
-    histories: Vec<String>,
+    pub(crate) histories: Vec<String>,
+    /// Lines of all sources that the application cannot read.
+    pub(crate) rejected: u64,
 }
 
 impl Done {
     /// What it is now.
-    fn now(layout: &Layout, subagents: &Path, histories: Vec<String>) -> Self {
+    fn now(layout: &Layout, subagents: &Path, told: Told) -> Self {
         let folders = [
             layout.journal_dir(),
             layout.namespace_dir(Namespace::Sessions),
@@ -154,7 +162,7 @@ impl Done {
         Self {
             folders: folders.iter().map(|path| stamp(path)).collect(),
             subagents: stamp(subagents),
-            histories,
+            told,
         }
     }
 }
@@ -192,7 +200,7 @@ impl StatCache {
     /// everything done and their file is as it was then.
     pub(crate) fn histories(&self, subagents: &Path) -> Option<&[String]> {
         let done = self.done.as_ref()?;
-        (done.subagents == stamp(subagents)).then_some(&*done.histories)
+        (done.subagents == stamp(subagents)).then_some(&*done.told.histories)
     }
 
     /// What a file was, if it is still as it was then.
@@ -210,26 +218,39 @@ fn head(line: &str) -> Option<Head> {
     (head.version == VERSION && head.rules == RULES).then_some(head)
 }
 
-/// The cache while it is written.
-pub(crate) struct CacheWriter {
-    rows: Vec<(Found, Role)>,
+/// The cache while it is written. It borrows what it is written from: at the
+/// end of an import of many sessions there is no need to hold them twice.
+pub(crate) struct CacheWriter<'a> {
+    rows: Vec<(&'a Place, &'a SourcePath, Stamp, Role)>,
 }
 
-impl CacheWriter {
+impl<'a> CacheWriter<'a> {
     /// With nothing in it.
     pub(crate) fn new() -> Self {
         Self { rows: Vec::new() }
     }
 
     /// Notes what a file is.
-    pub(crate) fn note(&mut self, file: Found, role: Role) {
-        self.rows.push((file, role));
+    pub(crate) fn note(&mut self, file: &'a Found, role: Role) {
+        self.note_path(&file.place, &file.path, file.stat, role);
     }
 
-    /// The bytes of the cache's file. `done` says that every item is in the
-    /// store: which of them are no files, and where the sub-agents file is.
-    pub(crate) fn to_bytes(&self, layout: &Layout, done: Option<(Vec<String>, &Path)>) -> Vec<u8> {
-        let done = done.map(|(histories, subagents)| Done::now(layout, subagents, histories));
+    /// The same of a file by its parts.
+    pub(crate) fn note_path(
+        &mut self,
+        place: &'a Place,
+        path: &'a SourcePath,
+        stat: Option<Stat>,
+        role: Role,
+    ) {
+        self.rows
+            .extend(stat.map(|stat| (place, path, stat.into(), role)));
+    }
+
+    /// The bytes of the cache's file. `done`, with where the sub-agents file
+    /// is, says that every item is in the store.
+    pub(crate) fn into_bytes(mut self, layout: &Layout, done: Option<(Told, &Path)>) -> Vec<u8> {
+        let done = done.map(|(told, subagents)| Done::now(layout, subagents, told));
         let head = Head {
             version: VERSION,
             rules: RULES,
@@ -237,22 +258,23 @@ impl CacheWriter {
         };
         let mut bytes = Vec::new();
         push_line(&mut bytes, &head);
-        let mut rows: Vec<&(Found, Role)> = self.rows.iter().collect();
-        rows.sort_by(|(a, _), (b, _)| a.order().cmp(&b.order()));
-        for (file, role) in rows {
-            if let Some(stat) = file.stat {
-                let path = file.path.to_string();
-                push_line(&mut bytes, &Row::new(&path, stat.into(), role));
-            }
+        // As `Found::order` has it.
+        self.rows.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        let mut text = String::new();
+        for (_, path, stamp, role) in &self.rows {
+            text.clear();
+            path.push_to(&mut text);
+            push_line(&mut bytes, &Row::new(&text, *stamp, role));
         }
         bytes
     }
 }
 
 fn push_line(bytes: &mut Vec<u8>, value: &impl Serialize) {
-    if let Ok(mut line) = serde_json::to_vec(value) {
-        bytes.append(&mut line);
-        bytes.push(b'\n');
+    let before = bytes.len();
+    match serde_json::to_writer(&mut *bytes, value) {
+        Ok(()) => bytes.push(b'\n'),
+        Err(_) => bytes.truncate(before),
     }
 }
 
@@ -262,8 +284,8 @@ pub(crate) struct Quick {
     /// Items that are files: index of the file, session key, and whether a
     /// failure was accepted.
     pub(crate) sources: Vec<(usize, String, bool)>,
-    /// Ids of those that are not.
-    pub(crate) histories: Vec<String>,
+    /// What is true of the others, and of all.
+    pub(crate) told: Told,
 }
 
 impl Quick {
@@ -272,7 +294,7 @@ impl Quick {
         let text = read_regular(&layout.stat_cache_file()).ok()?;
         let mut lines = text.lines();
         let done = head(lines.next()?)?.done?;
-        if Done::now(layout, subagents, done.histories.clone()) != done {
+        if Done::now(layout, subagents, done.told.clone()) != done {
             return None;
         }
         let mut sources = Vec::with_capacity(files.len());
@@ -291,7 +313,7 @@ impl Quick {
         }
         lines.next().is_none().then_some(Self {
             sources,
-            histories: done.histories,
+            told: done.told,
         })
     }
 }
@@ -299,7 +321,6 @@ impl Quick {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::openhuman::discover::Place;
 
     fn found(folder: &Path) -> Found {
         let file = folder.join("a.jsonl");
@@ -314,7 +335,7 @@ mod tests {
 
     fn source() -> Role {
         Role::Source {
-            key: "a".into(),
+            key: SessionKey::new("a"),
             format: Format::Jsonl,
             ahead: None,
             accepted: false,
@@ -336,8 +357,13 @@ mod tests {
         let layout = Layout::new(folder.path());
         let file = found(folder.path());
         let mut cache = CacheWriter::new();
-        cache.note(file.clone(), Role::OlderCopy { of: "k".into() });
-        std::fs::write(layout.stat_cache_file(), cache.to_bytes(&layout, None)).unwrap();
+        cache.note(
+            &file,
+            Role::OlderCopy {
+                of: SessionKey::new("k"),
+            },
+        );
+        std::fs::write(layout.stat_cache_file(), cache.into_bytes(&layout, None)).unwrap();
         let cache = StatCache::load(&layout.stat_cache_file());
         assert!(cache.role(&file.path, file.stat).is_some());
         assert!(cache.role(&file.path, touched(&file).stat).is_none());
@@ -353,13 +379,17 @@ mod tests {
         std::fs::create_dir_all(layout.journal_dir()).unwrap();
         let file = found(folder.path());
         let mut cache = CacheWriter::new();
-        cache.note(file.clone(), source());
+        cache.note(&file, source());
         let subagents = folder.path().join("subagents");
-        let bytes = cache.to_bytes(&layout, Some((vec!["x".into()], &subagents)));
+        let told = Told {
+            histories: vec!["x".into()],
+            rejected: 2,
+        };
+        let bytes = cache.into_bytes(&layout, Some((told.clone(), &subagents)));
         std::fs::write(layout.stat_cache_file(), bytes).unwrap();
         let look = |files: &[Found]| Quick::look(&layout, &subagents, files);
         let quick = look(std::slice::from_ref(&file)).unwrap();
-        assert_eq!((quick.sources.len(), quick.histories.len()), (1, 1));
+        assert_eq!((quick.sources.len(), quick.told), (1, told));
         assert!(look(&[]).is_none());
         assert!(look(&[file.clone(), file.clone()]).is_none());
         assert!(look(&[touched(&file)]).is_none());

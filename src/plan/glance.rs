@@ -13,7 +13,7 @@ use super::cache::{Role, Stamp, StatCache};
 use super::identity::{day_of, has_unix_time};
 use super::survey::SUBAGENTS;
 use crate::fs::stat::Stat;
-use crate::model::key::Sha256;
+use crate::model::key::{SessionKey, Sha256};
 use crate::model::session::{Kind, Lines};
 use crate::report::State;
 use crate::source::openhuman::discover::{Found, Place};
@@ -126,9 +126,7 @@ impl Glance<'_> {
         let gone: HashSet<String> = gone.map(str::to_owned).collect();
         let mut others = 0;
         for file in files {
-            let of_stem = by_stem
-                .get(file.stem.as_str())
-                .map_or(&[][..], Vec::as_slice);
+            let of_stem = by_stem.get(&*file.stem).map_or(&[][..], Vec::as_slice);
             match self.file(file, of_stem, &gone) {
                 Some(found) => seen.push(found),
                 None => others += 1,
@@ -182,7 +180,7 @@ impl Glance<'_> {
 
     /// Whether a run takes from the cache what belongs to the session with
     /// this key: the files of the stem are all as they were, and it is there.
-    fn is_remembered(&self, of: &str, of_stem: &[&Found]) -> bool {
+    fn is_remembered(&self, of: &SessionKey, of_stem: &[&Found]) -> bool {
         let roles = || {
             let all = of_stem.iter();
             all.map(|file| self.cache.role(&file.path, file.stat))
@@ -260,7 +258,7 @@ impl Glance<'_> {
         if self.is_ahead(name.as_ref(), role) {
             return Some(AHEAD);
         }
-        if gone.contains(&file.stem) {
+        if gone.contains(&*file.stem) {
             return Some((State::ToLookAt, "it may have been moved"));
         }
         let is_markdown = file.place.is_markdown();

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Item;
 use super::identity::{day_of, has_unix_time};
@@ -48,7 +49,7 @@ pub(crate) fn hold_back_files(
         return Vec::new();
     }
     let jsonl = files.iter().filter(|file| !file.place.is_markdown());
-    let stems: HashSet<String> = jsonl.map(|file| file.stem.clone()).collect();
+    let stems: HashSet<Arc<str>> = jsonl.map(|file| file.stem.clone()).collect();
     let mut told = Vec::new();
     files.retain(|file| {
         let is_new = file.place.is_markdown()
@@ -95,7 +96,7 @@ fn may_hold(folder: &Path, stem: &str, view: &Place) -> bool {
         return true;
     };
     // Numbered stems start anew each day.
-    let days = (day_of(&Place::Date(date)), day_of(view));
+    let days = (day_of(&Place::Date(date.into())), day_of(view));
     match days {
         (Some(of_folder), Some(of_view)) if !has_unix_time(stem) => of_folder == of_view,
         _ => true,

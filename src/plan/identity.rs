@@ -6,13 +6,14 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::cache::{Role, StatCache};
 use super::fingerprint::Fingerprint;
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::interrupt::Interrupt;
-use crate::model::key::{Sha256, SourcePath};
+use crate::model::key::{SessionKey, Sha256, SourcePath};
 use crate::source::input::Input;
 use crate::source::openhuman::discover::{Found, Place};
 use crate::source::openhuman::{self, Format};
@@ -69,22 +70,28 @@ pub(crate) struct Identify<'a> {
 impl Identify<'_> {
     /// The sessions of all files, by stem and then in the order of §6; and
     /// the Markdown files that are no transcripts.
-    pub(crate) fn clusters(&self, files: Vec<Found>) -> Result<(Vec<Cluster>, Vec<Found>)> {
-        let mut by_stem: BTreeMap<String, Vec<Found>> = BTreeMap::new();
-        for file in files {
-            by_stem.entry(file.stem.clone()).or_default().push(file);
-        }
+    #[expect(clippy::vec_box, reason = "see Keyed::cluster")]
+    pub(crate) fn clusters(&self, files: Vec<Found>) -> Result<(Vec<Box<Cluster>>, Vec<Found>)> {
+        let mut files = files;
+        // Stable: within a stem they stay in the order of §6.
+        files.sort_by(|a, b| a.stem.cmp(&b.stem));
+        let mut files = files.into_iter().peekable();
         let (mut clusters, mut others) = (Vec::new(), Vec::new());
-        for files in by_stem.into_values() {
+        while let Some(first) = files.next() {
+            let stem = Arc::clone(&first.stem);
+            let mut of_stem = vec![first];
+            of_stem.extend(std::iter::from_fn(|| {
+                files.next_if(|file| file.stem == stem)
+            }));
             if self.interrupt.is_set() {
                 return Err(Error::Interrupted);
             }
-            let mut of_stem = match self.remembered(&files) {
+            let mut found = match self.remembered(&of_stem) {
                 Some(clusters) => clusters,
-                None => self.stem(files, &mut others)?,
+                None => self.stem(of_stem, &mut others)?,
             };
-            of_stem.sort_by_key(|cluster| cluster.rank);
-            clusters.append(&mut of_stem);
+            found.sort_by_key(|cluster| cluster.rank);
+            clusters.extend(found.into_iter().map(Box::new));
         }
         Ok((clusters, others))
     }
@@ -97,7 +104,7 @@ impl Identify<'_> {
                 return None;
             }
         }
-        let mut clusters: Vec<(String, Cluster)> = Vec::new();
+        let mut clusters: Vec<(SessionKey, Cluster)> = Vec::new();
         let roles = files
             .iter()
             .map(|file| self.cache.role(&file.path, file.stat));
@@ -388,7 +395,7 @@ impl Day {
 /// The day in a folder's name: `YYYY_MM_DD`, or the older `DDMMYYYY`.
 pub(super) fn day_of(place: &Place) -> Option<Day> {
     let name = match place {
-        Place::Date(name) | Place::Markdown(name) | Place::LooseMarkdown(name) => name.as_str(),
+        Place::Date(name) | Place::Markdown(name) | Place::LooseMarkdown(name) => name,
         Place::Flat | Place::Profile(_) => return None,
     };
     match name.len() {

@@ -17,7 +17,9 @@ type Owned = (SessionKey, Vec<Sha256>);
 #[derive(Debug)]
 pub(crate) struct Keyed {
     pub(crate) key: SessionKey,
-    pub(crate) cluster: Cluster,
+    /// Boxed: a plan goes through several lists, and only one of them is to be
+    /// large at a time.
+    pub(crate) cluster: Box<Cluster>,
     /// Ledger keys of entries that this session's next entry replaces: its
     /// source was another file then.
     pub(crate) replaces: Vec<Sha256>,
@@ -34,8 +36,9 @@ pub(crate) struct Moved {
 
 /// Gives every cluster its key. `moved` says of a cluster without an entry
 /// whether its file was imported under another path, now gone.
+#[expect(clippy::vec_box, reason = "see Keyed::cluster")]
 pub(crate) fn assign(
-    clusters: Vec<Cluster>,
+    clusters: Vec<Box<Cluster>>,
     given: &Given,
     mut moved: impl FnMut(&Cluster) -> Option<Moved>,
 ) -> Vec<Keyed> {
@@ -43,7 +46,7 @@ pub(crate) fn assign(
     // is gone: the record may be the only copy left.
     let mut taken: BTreeSet<SessionKey> = given.values().cloned().collect();
     let mut used: BTreeSet<SessionKey> = BTreeSet::new();
-    let mut settled: Vec<(Option<Owned>, Cluster)> = Vec::new();
+    let mut settled: Vec<(Option<Owned>, Box<Cluster>)> = Vec::new();
     for cluster in clusters {
         let own = of_entries(&cluster, given).filter(|(key, _)| !used.contains(key));
         let own = own.or_else(|| {
@@ -79,7 +82,7 @@ pub(crate) fn assign(
             (key, Vec::new())
         });
         taken.insert(key.clone());
-        if key.as_str() != cluster.file.stem {
+        if *key.shared() != cluster.file.stem {
             let message = format!(
                 "another session has the stem {} as its key; this one is {key}",
                 cluster.file.stem

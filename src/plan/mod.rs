@@ -14,9 +14,11 @@ pub(crate) mod keys;
 pub(crate) mod moved;
 pub(crate) mod survey;
 
+use std::collections::HashSet;
+
 use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic};
-use crate::model::key::{SessionKey, Sha256, SourcePath};
+use crate::model::key::{SessionKey, Sha256, SourcePath, parent_stem};
 use crate::model::session::{Kind, Session};
 use crate::source::openhuman::Format;
 use crate::source::openhuman::discover::{Found, Place};
@@ -88,9 +90,14 @@ pub(crate) fn items(
     keyed: Vec<Keyed>,
     mut entry: impl FnMut(&Sha256) -> Option<Entry>,
 ) -> Vec<Item> {
+    // Only those that somebody may have as a parent: mostly they are few.
+    let parents = keyed
+        .iter()
+        .filter_map(|of| parent_stem(&of.cluster.file.stem));
+    let parents: HashSet<String> = parents.map(str::to_owned).collect();
     let mut stems = Stems::default();
     for Keyed { key, cluster, .. } in &keyed {
-        for file in cluster.files() {
+        for file in cluster.files().filter(|file| parents.contains(&*file.stem)) {
             stems.add(&file.stem, file.place.clone(), key.clone());
         }
     }
@@ -116,7 +123,7 @@ pub(crate) fn items(
             stem: cluster.file.stem.clone(),
             kind: kind(&place),
             profile: match &place {
-                Place::Profile(id) => Some(id.clone()),
+                Place::Profile(id) => Some(id.to_string()),
                 _ => None,
             },
             // The newest view: earlier days' hold less of the session.
@@ -158,7 +165,7 @@ pub(crate) fn history_item(
     }
     Item {
         session: Session {
-            stem: key.as_str().to_owned(),
+            stem: key.shared().clone(),
             key,
             kind: Kind::SubagentHistory,
             source: SourcePath::record(file.relative(), subagent.id.clone()),

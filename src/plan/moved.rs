@@ -28,6 +28,12 @@ impl<'e> Gone<'e> {
         files: &[Found],
         entries: &'e HashMap<Sha256, Entry>,
     ) -> Self {
+        if entries.is_empty() {
+            // A first import does not hash every path for nothing.
+            return Self {
+                by_stem: HashMap::new(),
+            };
+        }
         let there: HashSet<Sha256> = files.iter().map(|file| file.path.ledger_key()).collect();
         let mut by_stem: HashMap<String, Vec<_>> = HashMap::new();
         for (key, entry) in entries {
@@ -58,7 +64,7 @@ impl<'e> Gone<'e> {
         identify: &Identify<'_>,
         store: &Store,
     ) -> Option<Moved> {
-        let candidates = self.by_stem.get(&cluster.file.stem)?;
+        let candidates = self.by_stem.get(&*cluster.file.stem)?;
         let hash = identify.hash(&cluster.file).ok();
         let same = candidates
             .iter()

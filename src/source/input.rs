@@ -21,6 +21,9 @@ pub(crate) const MAX_LINE: usize = 1 << 30;
 /// enough to stay in the processor's cache while it is hashed and parsed.
 const BUFFER: usize = 128 * 1024;
 
+/// The same for a file that seems to be shorter than this; it may grow.
+const SMALLEST_BUFFER: usize = 4096;
+
 /// An open source file. Reads go by position, so that a stretch can be read
 /// again while the main pass goes on; the file is opened once, so that all of
 /// them see the same one.
@@ -81,13 +84,16 @@ impl<'a> Input<'a> {
     }
 
     fn lines_from(&self, offset: u64, number: u64, hasher: Option<sha2::Sha256>) -> Lines<'_> {
+        // A buffer is filled with zeros before it is first used: of the many
+        // files that are small, only as much as they need.
+        let rest = usize::try_from(self.before.size.saturating_sub(offset)).unwrap_or(BUFFER);
         let reader = PositionedReader {
             input: self,
             position: offset,
             hasher,
         };
         Lines {
-            reader: BufReader::with_capacity(BUFFER, reader),
+            reader: BufReader::with_capacity(rest.clamp(SMALLEST_BUFFER, BUFFER), reader),
             number,
             offset,
         }

@@ -99,8 +99,11 @@ fn after_unicode_escape(rest: &[u8]) -> Result<&[u8], Unfit> {
 }
 
 fn code_unit(digits: &[u8]) -> Option<u16> {
-    let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
-    u16::from_str_radix(digits, 16).ok()
+    let mut digits = digits.get(..4)?.iter();
+    digits.try_fold(0, |unit, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(unit << 4 | digit as u16)
+    })
 }
 
 /// A JSON string's text with each lone surrogate escape replaced by U+FFFD,

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod commit;
 mod hashing;
+pub(crate) mod holds;
 pub mod journal;
 pub mod kv;
 pub mod layout;

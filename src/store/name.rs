@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -19,9 +20,10 @@ const LONGEST_NAME: usize = LONGEST_FILE_NAME - AROUND;
 
 /// A session's name in the store, made from its key: what stands in the names
 /// of its files.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct StoreName(String);
+///
+/// Shared with the key where the two are the same, as they mostly are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoreName(Arc<str>);
 
 impl StoreName {
     /// The name that a key gets if nothing is in its way, and whether it had
@@ -41,7 +43,7 @@ impl StoreName {
 
     /// Takes a name as it stands on disk, if the application's stores accept it.
     pub fn parse(name: &str) -> Option<Self> {
-        is_valid(name).then(|| Self(name.to_owned()))
+        is_valid(name).then(|| Self(name.into()))
     }
 
     /// The name as text.
@@ -61,8 +63,18 @@ impl StoreName {
 
     /// By what names are compared: the store may be copied to a disk that does
     /// not know case.
-    fn folded(&self) -> String {
-        self.0.to_ascii_lowercase()
+    fn folded(&self) -> Arc<str> {
+        match self.0.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => self.0.to_ascii_lowercase().into(),
+            false => Arc::clone(&self.0),
+        }
+    }
+
+    fn of(key: &SessionKey, name: String) -> Self {
+        match name == key.as_str() {
+            true => Self(Arc::clone(key.shared())),
+            false => Self(name.into()),
+        }
     }
 }
 
@@ -164,7 +176,7 @@ fn is_reserved(name: &str) -> bool {
 /// The store names of all sessions: given ones, which stay, and new ones.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    by_folded: HashMap<String, SessionKey>,
+    by_folded: HashMap<Arc<str>, SessionKey>,
     by_key: HashMap<SessionKey, StoreName>,
 }
 
@@ -225,10 +237,12 @@ impl Names {
                 && !self.by_folded.contains_key(&name.folded())
                 && taken_on_disk(name).is_none_or(|owner| owner == *key)
         };
-        let name = candidates(key).map(StoreName).find(free);
+        let name = candidates(key)
+            .map(|name| StoreName::of(key, name))
+            .find(free);
         // There is no last candidate, so there always is a free one.
-        let name =
-            name.unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string()));
+        let name = name
+            .unwrap_or_else(|| StoreName(Sha256::of(key.as_str().as_bytes()).to_string().into()));
         self.by_folded.insert(name.folded(), key.clone());
         self.by_key.insert(key.clone(), name.clone());
         name
@@ -449,9 +463,9 @@ mod tests {
             keys in proptest::collection::vec(key(), 0..40),
             early in 0_usize..40,
         ) {
-            let distinct: BTreeSet<_> = keys.iter().map(SessionKey::new).collect();
+            let distinct: BTreeSet<_> = keys.iter().map(|key| SessionKey::new(key.as_str())).collect();
             let all: Vec<_> = distinct.iter().cloned().collect();
-            let assigned = Names::default().assign(keys.iter().map(SessionKey::new).collect(), &|_| None);
+            let assigned = Names::default().assign(keys.iter().map(|key| SessionKey::new(key.as_str())).collect(), &|_| None);
             prop_assert_eq!(assigned.keys().cloned().collect::<Vec<_>>(), all.clone());
 
             let mut folded = HashSet::new();

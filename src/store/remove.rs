@@ -18,8 +18,10 @@
 //! undo both find a store without half a session.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use super::holds::begins_as_imported;
 use super::layout::{FORMAT_KEY, JOURNAL, KV, Namespace, STAT_CACHE, key_file_name};
 use super::traces::{Traces, Vouched};
 use super::{CommitError, StoreName, Writer, commit, kv};
@@ -46,6 +48,14 @@ struct Folders {
     items: Option<Arc<Dir>>,
     sessions: Option<Arc<Dir>>,
     failed: Option<Arc<Dir>>,
+}
+
+/// Entries of one session that an undo was about to remove.
+#[derive(Default)]
+struct Handed {
+    keys: Vec<Sha256>,
+    vouched: Vec<Vouched>,
+    is_in_source: bool,
 }
 
 impl Writer {
@@ -93,9 +103,10 @@ impl Writer {
     }
 
     /// Finishes an undo that was cut off; of a session on which the
-    /// application has written since, the entry comes back. What was done is
-    /// in the result.
-    pub(super) fn finish_undo(&self) -> Result<Vec<Diagnostic>> {
+    /// application has written since, or whose source has changed since, the
+    /// entry comes back: what was no loss then may be one now. What was done
+    /// is in the result.
+    pub(super) fn finish_undo(&self, workspace: &Path) -> Result<Vec<Diagnostic>> {
         let Some(undo) = self.existing(Namespace::Undo)? else {
             return Ok(Vec::new());
         };
@@ -107,22 +118,25 @@ impl Writer {
             let tag = removals.len();
             removals.push(Removal { keys, record, tag });
         };
-        let mut by_name: BTreeMap<StoreName, (Vec<Sha256>, Vec<Vouched>)> = BTreeMap::new();
+        let mut by_name: BTreeMap<StoreName, Handed> = BTreeMap::new();
         for (key, entry) in entries.by_key {
             match Vouched::of(&entry) {
                 Some(vouched) => {
-                    let (keys, all) = by_name.entry(vouched.name.clone()).or_default();
-                    keys.push(key);
-                    all.push(vouched);
+                    let handed = by_name.entry(vouched.name.clone()).or_default();
+                    handed.keys.push(key);
+                    handed.vouched.push(vouched);
+                    handed.is_in_source |= begins_as_imported(workspace, &entry);
                 }
                 None => remove(vec![key], None),
             }
         }
-        for (name, (mut keys, vouched)) in by_name {
-            let traces = self.store().traces(&name, &vouched)?;
-            match traces.foreign {
-                Some(_) => back.append(&mut keys),
-                None => remove(keys, Some((name, traces))),
+        for (name, mut handed) in by_name {
+            let traces = self.store().traces(&name, &handed.vouched)?;
+            // Without its stream there is nothing that an entry could vouch for.
+            let is_only_copy = !handed.is_in_source && traces.stream.is_some();
+            match traces.foreign.is_some() || is_only_copy {
+                true => back.append(&mut handed.keys),
+                false => remove(handed.keys, Some((name, traces))),
             }
         }
         if !back.is_empty() {

@@ -73,7 +73,7 @@ impl Writer {
         };
         let mut diagnostics = claim.diagnostics;
         diagnostics.extend(writer.clear_leftovers(&root)?);
-        diagnostics.extend(writer.finish_undo()?);
+        diagnostics.extend(writer.finish_undo(workspace)?);
         if claim.is_new {
             writer.put(Namespace::Meta, FORMAT_KEY, &kv::to_bytes(&claim.format)?)?;
         }

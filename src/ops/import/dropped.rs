@@ -2,7 +2,7 @@
 //! record, that stays, in the residue (`tinyagents-store.md`, Journals).
 
 use std::cell::LazyCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use chrono::{DateTime, SecondsFormat};
@@ -31,6 +31,10 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
+    fn is_none(self) -> bool {
+        self.messages + self.lines == 0
+    }
+
     pub(super) fn warning(self) -> Option<Diagnostic> {
         let of = |number: u64, what: &str| (number > 0).then(|| count(number, what));
         let parts = [of(self.messages, "message"), of(self.lines, "line")];
@@ -48,7 +52,29 @@ impl Dropped {
     }
 }
 
+/// What was found in the old residue.
+#[derive(Default)]
+struct Kept {
+    /// Digests of what an import that was cut off has moved there already: it
+    /// may have put its residue in place beside the old stream, so that both
+    /// have it.
+    moved: HashMap<Sha256, u64>,
+    /// The lines of the source that it has.
+    known: HashSet<u64>,
+}
+
 impl Importer<'_> {
+    /// Whether the store holds something of a session that its source does not
+    /// give any more. The source is read.
+    ///
+    /// # Errors
+    /// The source gives no session; source or store cannot be read.
+    pub(crate) fn is_only_copy(&self, item: &Item, name: &StoreName) -> Result<bool> {
+        let read = self.read_once(item, name).map_err(|reject| reject.error)?;
+        let dropped = self.move_dropped(item, name, read.hash, read.compare, None)?;
+        Ok(!dropped.is_none())
+    }
+
     /// Moves what only the store had into the residue, behind what was moved
     /// there before: whatever is replaced, no message goes, and no line. Gives
     /// their number, those of earlier imports included; in a dry run they are
@@ -63,7 +89,7 @@ impl Importer<'_> {
     ) -> Result<Dropped> {
         let unchanged = item.record().filter(|entry| entry.sha256 == Some(hash));
         let mut dropped = Dropped::default();
-        let mut moved =
+        let Kept { mut moved, known } =
             self.keep_residue(item, name, unchanged, &mut dropped, draft.as_deref_mut())?;
         let Some(mut compare) = compare else {
             return Ok(dropped);
@@ -71,7 +97,7 @@ impl Importer<'_> {
         compare.relation();
         let stream = self.store.layout().stream_file(&name.messages());
         let is_ours = LazyCell::new(|| is_of_import(unchanged, &stream));
-        compare.dropped(|gone| match gone {
+        compare.dropped(&known, |gone| match gone {
             Gone::Record(record) => {
                 if take(&mut moved, &Sha256::of(record.as_bytes())) {
                     return Ok(());
@@ -96,9 +122,6 @@ impl Importer<'_> {
     }
 
     /// Takes over what is in the old residue and not in the source any more.
-    /// Gives the digests of what an import that was cut off has moved there
-    /// already: it may have put its residue in place beside the old stream, so
-    /// that both have it.
     fn keep_residue(
         &self,
         item: &Item,
@@ -106,11 +129,11 @@ impl Importer<'_> {
         unchanged: Option<&Entry>,
         dropped: &mut Dropped,
         mut draft: Option<&mut Draft>,
-    ) -> Result<HashMap<Sha256, u64>> {
+    ) -> Result<Kept> {
         let path = self.store.layout().stream_file(&name.residue());
-        let mut moved = HashMap::new();
+        let mut kept = Kept::default();
         let Some(mut old) = StreamReader::open(&path)? else {
-            return Ok(moved);
+            return Ok(kept);
         };
         let found = sha256_of_file(&path)?.map(|(hash, _)| hash);
         let is_as_left = item
@@ -130,10 +153,10 @@ impl Importer<'_> {
         loop {
             let value = match old.next() {
                 Ok(Some(record)) => record.value(),
-                Ok(None) => return Ok(moved),
+                Ok(None) => return Ok(kept),
                 Err(damaged) if !damaged.is_of_line() => {
                     old.check(damaged)?;
-                    return Ok(moved);
+                    return Ok(kept);
                 }
                 Err(damaged) => {
                     let is_in_source =
@@ -145,11 +168,7 @@ impl Importer<'_> {
                     continue;
                 }
             };
-            // An array would do for a struct, too.
-            let is_object = value.starts_with('{');
-            let held: Option<Held<'_>> = serde_json::from_str(value).ok();
-            let is_ours = |held: &Held<'_>| held.line.is_some() || held.is_dropped();
-            let Some(held) = held.filter(|held| is_object && is_ours(held)) else {
+            let Some(held) = Held::parse(value) else {
                 dropped.lines += 1;
                 if let Some(draft) = &mut draft {
                     draft.dropped(value)?;
@@ -162,16 +181,24 @@ impl Importer<'_> {
                     false => dropped.lines += 1,
                 }
                 if let Some(digest) = held.moved().filter(|_| !is_as_left) {
-                    *moved.entry(digest).or_default() += 1;
+                    *kept.moved.entry(digest).or_default() += 1;
                 }
                 if let Some(draft) = &mut draft {
                     draft.kept(value)?;
                 }
-            } else if !in_source && old_lines.next().is_none_or(|line| !line.is_there) {
-                dropped.lines += 1;
-                if let Some(draft) = &mut draft {
-                    draft.dropped(value)?;
-                }
+                continue;
+            }
+            let (is_there, now) = match old_lines.next() {
+                Some(line) => (line.is_there, line.now),
+                None => (in_source, held.line),
+            };
+            if is_there {
+                kept.known.extend(now);
+                continue;
+            }
+            dropped.lines += 1;
+            if let Some(draft) = &mut draft {
+                draft.dropped(value)?;
             }
         }
     }

@@ -116,7 +116,7 @@ impl Importer<'_> {
         }
     }
 
-    fn read_once(&self, item: &Item, name: &StoreName) -> Result<Read, Reject> {
+    pub(super) fn read_once(&self, item: &Item, name: &StoreName) -> Result<Read, Reject> {
         let quiet = |error| Reject {
             error,
             has_changed: false,
@@ -124,7 +124,8 @@ impl Importer<'_> {
         let stream_file = self.store.layout().stream_file(&name.messages());
         let stream = Stat::of(&stream_file, false).map_err(Error::io("look at", &stream_file));
         let stream = stream.map_err(quiet)?;
-        let mut compare = Compare::open(&stream_file).map_err(quiet)?;
+        let compare = stream.map(|_| Compare::open(&stream_file)).transpose();
+        let mut compare = compare.map_err(quiet)?.flatten();
         let mut draft = self.draft(name).map_err(quiet)?;
         let mut discard = Discard;
         let to: &mut dyn Sink = match &mut draft {
@@ -314,7 +315,7 @@ fn is_fresh(stat: Stat) -> bool {
 /// Agent and start from the stem, end from the mtime (`--salvage`).
 pub(crate) fn defaults(item: &Item) -> Defaults {
     let own = item.session.stem.rsplit_once("__");
-    let own = own.map_or(item.session.stem.as_str(), |(_, own)| own);
+    let own = own.map_or(&*item.session.stem, |(_, own)| own);
     let (number, rest) = own.split_once('_').unwrap_or(("", own));
     let start = number.parse().ok().filter(|_| number.len() >= 9);
     let (agent, created) = match start.and_then(time) {

@@ -48,7 +48,7 @@ impl Importer<'_> {
             parent_session_key: session.parent.clone(),
             thread_id_synthesized,
             task_id: header.task_id.clone(),
-            run_ids: self.ledger.run_ids(&thread_id).to_vec(),
+            run_ids: self.run_ids(name, &thread_id),
             thread_id,
             stream: name.messages().as_str().to_owned(),
             dispatcher: header.dispatcher.clone(),
@@ -73,6 +73,18 @@ impl Importer<'_> {
                 warnings,
             },
         }
+    }
+
+    /// Runs of a thread; those that the store knows, where the run ledger is
+    /// there and cannot be read: they may be in nothing else.
+    fn run_ids(&self, name: &StoreName, thread_id: &str) -> Vec<String> {
+        if self.ledger.is_unreadable()
+            && let Some(before) = self.descriptor_of(name)
+            && before.thread_id == thread_id
+        {
+            return before.run_ids;
+        }
+        self.ledger.run_ids(thread_id).to_vec()
     }
 
     pub(crate) fn entry(

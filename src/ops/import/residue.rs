@@ -17,6 +17,7 @@ use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink, Why};
 use crate::plan::{Item, Reads};
 use crate::source::input::Input;
+use crate::source::openhuman::replay::BYTE_ORDER_MARK;
 use crate::source::openhuman::{Format, MAX_MARKDOWN};
 use crate::store::journal::StreamReader;
 
@@ -31,8 +32,16 @@ pub(super) struct Held<'a> {
     pub(super) record: Option<&'a RawValue>,
 }
 
-impl Held<'_> {
-    pub(super) fn is_dropped(&self) -> bool {
+impl<'a> Held<'a> {
+    /// A record's value, if it is what a draft writes.
+    pub(super) fn parse(value: &'a str) -> Option<Self> {
+        // An array would do for a struct, too.
+        let is_object = value.starts_with('{');
+        let held: Self = serde_json::from_str(value).ok()?;
+        (is_object && (held.line.is_some() || held.is_dropped())).then_some(held)
+    }
+
+    fn is_dropped(&self) -> bool {
         self.line.is_none() && self.why == Why::Dropped.as_str()
     }
 
@@ -59,6 +68,8 @@ pub(super) struct OldLine {
     digest: Sha256,
     length: usize,
     pub(super) is_there: bool,
+    /// The line of the source that it is now, where those are known.
+    pub(super) now: Option<u64>,
 }
 
 impl Importer<'_> {
@@ -73,6 +84,7 @@ impl Importer<'_> {
                 digest: Sha256::of(&text),
                 length: text.len(),
                 is_there: false,
+                now: None,
             });
         });
         if lines.is_empty() {
@@ -107,8 +119,7 @@ fn each_line(old: &mut StreamReader, mut each: impl FnMut(u64, &Held<'_>)) {
     loop {
         match old.next() {
             Ok(Some(record)) => {
-                let held: Option<Held<'_>> = serde_json::from_str(record.value()).ok();
-                if let Some(held) = held
+                if let Some(held) = Held::parse(record.value())
                     && let Some(number) = held.line
                 {
                     each(number, &held);
@@ -135,6 +146,10 @@ fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -
     while left > 0
         && let Some(position) = lines.next(&mut line)?
     {
+        // As the reader has it.
+        if position.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         let same = lengths.contains(&line.len());
         let same = same.then(|| sought.get_mut(&Sha256::of(&line))?.pop());
         let is_last = position.number == last.0 && line.starts_with(&last.1);
@@ -144,6 +159,7 @@ fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -
             && !found.is_there
         {
             found.is_there = true;
+            found.now = Some(position.number);
             left -= 1;
         }
     }

@@ -5,6 +5,7 @@
 //! in, what took the place of a record that was not ours, and what may be the
 //! only copy. [`crate::store::remove`] says in which order the rest goes.
 
+mod only_copy;
 mod session;
 
 use std::collections::BTreeMap;
@@ -141,6 +142,10 @@ impl Undo<'_> {
 
     fn sessions(&mut self, writer: Option<&Writer>) -> Result<()> {
         let (mut sessions, others_stay) = self.plan()?;
+        note_gone(&self.workspace, &mut sessions);
+        if !self.options.overwrite {
+            self.note_only_copies(&mut sessions)?;
+        }
         let failures = self.store.failures()?.by_key;
         let failures: Vec<Sha256> = failures
             .into_iter()
@@ -148,18 +153,9 @@ impl Undo<'_> {
             .map(|(key, _)| key)
             .collect();
         let is_whole = self.only.is_all();
-        if let Some(writer) = writer {
-            // Before anything that it vouches for is touched. Another tool's
-            // is not ours to take away.
-            let is_ours = self.store.marker()?.is_some_and(|m: Marker| m.is_ours());
-            if is_ours && (is_whole || !sessions.is_empty()) {
-                writer.remove_marker()?;
-            }
-        }
-        note_gone(&self.workspace, &mut sessions);
         let mut items = Vec::with_capacity(sessions.len());
         for batch in sessions.chunks(BATCH) {
-            items.extend(self.batch(batch, writer));
+            items.extend(self.batch(batch, writer)?);
         }
         items.sort_by(|a, b| (&a.session_key, &a.source).cmp(&(&b.session_key, &b.source)));
         self.total(items);
@@ -174,6 +170,7 @@ impl Undo<'_> {
         };
         let rest = writer.remove_failures(&failures).and_then(|()| {
             if self.report.undone_whole {
+                self.remove_marker(writer)?;
                 writer.remove_rest()
             } else {
                 writer.remove_undo_folder()
@@ -252,14 +249,36 @@ impl Undo<'_> {
         Ok(cut_off)
     }
 
+    /// Another tool's marker is not ours to take away.
+    fn remove_marker(&self, writer: &Writer) -> Result<()> {
+        let is_ours = self.store.marker()?.is_some_and(|m: Marker| m.is_ours());
+        if is_ours {
+            writer.remove_marker()?;
+        }
+        Ok(())
+    }
+
     /// Looks at some sessions, and removes those that may go.
-    fn batch(&self, sessions: &[Session], writer: Option<&Writer>) -> Vec<UndoItem> {
+    fn batch(&self, sessions: &[Session], writer: Option<&Writer>) -> Result<Vec<UndoItem>> {
         let verdicts: Vec<Verdict> = sessions.par_iter().map(|s| self.judge(s)).collect();
+        let mut both = sessions.iter().zip(&verdicts);
+        let touches = both.any(|(session, verdict)| match verdict {
+            Verdict::Remove(_) | Verdict::GiveBack => true,
+            Verdict::Keep(..) => session.unaccepted.is_some(),
+            Verdict::Fail(_) => false,
+        });
+        if let Some(writer) = writer.filter(|_| touches) {
+            // Before anything that it vouches for is touched.
+            self.remove_marker(writer)?;
+        }
         let mut removals = Vec::new();
         let mut items = Vec::with_capacity(sessions.len());
         for (session, verdict) in sessions.iter().zip(verdicts) {
             let item = match verdict {
-                Verdict::Keep(why, bytes) => session.item(UndoAction::Kept, Some(why), bytes),
+                Verdict::Keep(why, bytes) => {
+                    let why = take_back(session, writer, why);
+                    session.item(UndoAction::Kept, Some(why), bytes)
+                }
                 Verdict::Fail(why) => session.item(UndoAction::Failed, Some(why), 0),
                 Verdict::GiveBack => give_back(session, writer),
                 Verdict::Remove(record) => {
@@ -275,7 +294,7 @@ impl Undo<'_> {
             items.push(item);
         }
         let Some(writer) = writer else {
-            return items;
+            return Ok(items);
         };
         for (tag, result) in writer.remove_sessions(removals) {
             let (Some(session), Some(item)) = (sessions.get(tag), items.get_mut(tag)) else {
@@ -297,7 +316,7 @@ impl Undo<'_> {
                 }
             };
         }
-        items
+        Ok(items)
     }
 
     fn judge(&self, session: &Session) -> Verdict {
@@ -344,6 +363,10 @@ impl Undo<'_> {
         if session.is_gone {
             return keep(Code::OnlyCopy, "its source is gone");
         }
+        if session.is_only_copy {
+            let message = "its source no longer gives all that the store has of it";
+            return keep(Code::OnlyCopy, message);
+        }
         if self.store.has_dropped(name)? {
             let message = "its residue holds messages that the source no longer has";
             return keep(Code::OnlyCopy, message);
@@ -384,6 +407,24 @@ impl Undo<'_> {
         self.report.diagnostics = self.diagnostics;
         self.report
     }
+}
+
+/// Takes off what `accept` has added to the entry of a record that is kept,
+/// and says so.
+fn take_back(session: &Session, writer: Option<&Writer>, mut why: Diagnostic) -> Diagnostic {
+    let Some(entry) = &session.unaccepted else {
+        return why;
+    };
+    let mut keys = session.keys.iter();
+    let done = match writer {
+        Some(writer) => keys.try_for_each(|key| writer.put_entry(key, entry)),
+        None => Ok(()),
+    };
+    why.message += &match done {
+        Ok(()) => "; its failure is accepted no longer".to_owned(),
+        Err(error) => format!("; its failure stays accepted: {error}"),
+    };
+    why
 }
 
 /// Takes off what `accept` has added.

@@ -24,8 +24,12 @@ pub(super) struct Session {
     /// vouches for.
     pub(super) is_unusable: bool,
     pub(super) is_gone: bool,
+    /// Its source does not give all of it any more.
+    pub(super) is_only_copy: bool,
     /// The existing importer's entry, with what `accept` added to it taken off.
     pub(super) theirs: Option<Box<Entry>>,
+    /// Its entry, with what `accept` added taken off, if that is all that may go.
+    pub(super) unaccepted: Option<Box<Entry>>,
     /// Its entries: two where a source that moved was cut off in between.
     pub(super) keys: Vec<Sha256>,
     /// What they vouch for; none where only a failure was accepted.
@@ -54,8 +58,9 @@ impl Noted {
 impl Session {
     pub(super) fn of(key: Sha256, mut entry: Entry) -> Self {
         let is_ours = entry.is_ours();
-        entry.accepted = None;
+        let was_accepted = entry.accepted.take().is_some();
         Self {
+            unaccepted: (is_ours && was_accepted).then(|| Box::new(entry.clone())),
             theirs: (!is_ours).then(|| Box::new(entry.clone())),
             vouched: Vouched::of(&entry).into_iter().collect(),
             is_unusable: entry.has_record() && entry.store_name().is_none(),
@@ -64,6 +69,7 @@ impl Session {
             messages: entry.messages,
             is_replacement: entry.replaced.is_some(),
             is_gone: false,
+            is_only_copy: false,
             keys: vec![key],
         }
     }
@@ -81,7 +87,9 @@ impl Session {
             is_replacement: false,
             is_unusable: false,
             is_gone: false,
+            is_only_copy: false,
             theirs: None,
+            unaccepted: None,
             keys: Vec::new(),
             vouched: vec![found.vouched],
         }

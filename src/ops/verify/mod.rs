@@ -310,7 +310,7 @@ impl Verify<'_> {
 }
 
 /// A source that has moved is held against the record that it will take along.
-fn take_along(item: &mut Item, entries: &HashMap<Sha256, Entry>) {
+pub(super) fn take_along(item: &mut Item, entries: &HashMap<Sha256, Entry>) {
     if item.entry.is_none() {
         let before = item.replaces.iter().find_map(|key| entries.get(key));
         item.entry = before.cloned().map(Box::new);

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tracing::info;
 
@@ -29,14 +30,14 @@ pub enum Place {
     /// `session_raw/{stem}.jsonl`.
     Flat,
     /// `session_raw/{DDMMYYYY}/{stem}.jsonl`.
-    Date(String),
+    Date(Arc<str>),
     /// `session_raw-{id}/{stem}.jsonl`.
-    Profile(String),
+    Profile(Arc<str>),
     /// `sessions/{dir}/{stem}.md`.
-    Markdown(String),
+    Markdown(Arc<str>),
     /// A `.md` directly in `sessions/` or somewhere in `session_raw/`; the
     /// name of that folder.
-    LooseMarkdown(String),
+    LooseMarkdown(Arc<str>),
 }
 
 impl Place {
@@ -63,7 +64,7 @@ pub struct Found {
     /// Path relative to the workspace.
     pub path: SourcePath,
     /// File name without its extension, as text.
-    pub stem: String,
+    pub stem: Arc<str>,
     /// Where it lies.
     pub place: Place,
     /// Size and times; of what it points to, for a link. `None` where even
@@ -122,8 +123,9 @@ pub fn discover(workspace: &Path) -> Discovery {
         if id.is_empty() {
             scan.warn_if_transcripts(Path::new(name), "it is no profile's folder");
         } else {
+            let id = id.into();
             scan.source_folder(Path::new(name), |scan, entry| {
-                scan.profile_entry(id, entry);
+                scan.profile_entry(&id, entry);
             });
         }
     }
@@ -190,7 +192,8 @@ impl Scan<'_> {
             }
         }
         // A folder is listed in an order of the file system's own.
-        all.sort_by(|a, b| a.path.cmp(&b.path));
+        // Within one, bytes compare as paths do, and much faster.
+        all.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
         all.into_iter().for_each(|entry| each(self, entry));
     }
 
@@ -248,44 +251,46 @@ impl Scan<'_> {
 
     fn raw_entry(&mut self, entry: Entry) {
         if !entry.is_dir {
-            let loose = Place::LooseMarkdown(RAW.to_owned());
+            let loose = Place::LooseMarkdown(RAW.into());
             return self.file(entry, Some(Place::Flat), Some(loose));
         }
         let is_date = entry.name.len() == 8 && entry.name.bytes().all(|b| b.is_ascii_digit());
         if !is_date {
             return self.warn_if_transcripts(&entry.path, "it is no date folder");
         }
+        let name: Arc<str> = entry.name.into();
         self.list(&entry.path, |scan, inner| {
             if inner.is_dir {
                 scan.warn_if_transcripts(&inner.path, "folders in a date folder are not scanned");
             } else {
-                let date = Place::Date(entry.name.clone());
-                let loose = Place::LooseMarkdown(entry.name.clone());
+                let date = Place::Date(Arc::clone(&name));
+                let loose = Place::LooseMarkdown(Arc::clone(&name));
                 scan.file(inner, Some(date), Some(loose));
             }
         });
     }
 
-    fn profile_entry(&mut self, id: &str, entry: Entry) {
+    fn profile_entry(&mut self, id: &Arc<str>, entry: Entry) {
         if entry.is_dir {
             let why = "folders in a profile's folder are not scanned";
             self.warn_if_transcripts(&entry.path, why);
         } else {
-            self.file(entry, Some(Place::Profile(id.to_owned())), None);
+            self.file(entry, Some(Place::Profile(Arc::clone(id))), None);
         }
     }
 
     fn markdown_entry(&mut self, entry: Entry) {
         if !entry.is_dir {
-            let loose = Place::LooseMarkdown(MARKDOWN.to_owned());
+            let loose = Place::LooseMarkdown(MARKDOWN.into());
             return self.file(entry, None, Some(loose));
         }
+        let name: Arc<str> = entry.name.into();
         self.list(&entry.path, |scan, inner| {
             if inner.is_dir {
                 let why = "Markdown is looked for one folder deep";
                 scan.warn_if_transcripts(&inner.path, why);
             } else {
-                scan.file(inner, None, Some(Place::Markdown(entry.name.clone())));
+                scan.file(inner, None, Some(Place::Markdown(Arc::clone(&name))));
             }
         });
     }
@@ -313,7 +318,7 @@ impl Scan<'_> {
             return;
         };
         self.found.files.push(Found {
-            stem: stem.to_owned(),
+            stem: stem.into(),
             place,
             stat: entry.stat.or_else(|| {
                 Stat::of(&self.workspace.join(&entry.path), true)

@@ -178,10 +178,13 @@ impl MessageLine<'_> {
                 fields.last(TURN_USAGE)
             });
             // Another one than that which took its place.
-            let value = |raw: &str| serde_json::from_str::<Value>(raw).ok();
-            let mut new = String::new();
-            turn_usage.push(&mut new);
-            if let Some(replaced) = replaced.filter(|old| value(old) != value(&new)) {
+            let is_another = |old: &&str| {
+                let value = |raw: &str| serde_json::from_str::<Value>(raw).ok();
+                let mut new = String::new();
+                turn_usage.push(&mut new);
+                value(old) != value(&new)
+            };
+            if let Some(replaced) = replaced.filter(is_another) {
                 json::push_kept(out, TURN_USAGE, replaced, ABOVE_UNMAPPED);
             }
         }

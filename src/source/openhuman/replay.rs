@@ -7,6 +7,8 @@
 //! residue after all: the sink forgets its messages, and that stretch of the
 //! file is read once more. No byte is read more than twice.
 
+use memchr::memmem::Finder;
+
 use super::header::Meta;
 use super::line::{Flaw, MessageLine, Record, classify};
 use super::record::Scratch;
@@ -14,11 +16,11 @@ use super::salvage::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
-use crate::model::message::{Message, Residue, Sink, Why};
+use crate::model::message::{Residue, Sink, Why};
 use crate::model::session::Reading;
 use crate::source::input::{Input, Position};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a JSONL transcript into a sink. With `salvage` set, takes more than
 /// the application's reader would.
@@ -42,6 +44,7 @@ pub(crate) fn read(
         stretch: Stretch::default(),
         scratch: Scratch::default(),
         has_typed_rows: false,
+        markup: Finder::new(b"<tool_call"),
     };
     let mut lines = input.lines();
     let mut line = Vec::new();
@@ -75,6 +78,8 @@ struct Replay<'a> {
     stretch: Stretch,
     scratch: Scratch,
     has_typed_rows: bool,
+    /// Looks for tool calls as markup; made once, not for each message.
+    markup: Finder<'static>,
 }
 
 /// What a line is to the replay.
@@ -148,7 +153,7 @@ impl Replay<'_> {
             Judged::Interrupted(line) => {
                 self.reading.interrupted += 1;
                 if let Ok(message) = line.to_message(&[], &mut self.scratch) {
-                    self.sink.set_aside(&message);
+                    self.sink.set_aside(position.number, &message);
                 }
                 self.residue(position.number, Why::Interrupted, None, bytes)?;
             }
@@ -209,7 +214,8 @@ impl Replay<'_> {
                 self.reading.lines.messages += 1;
                 self.stretch.message_lines += 1;
                 self.has_typed_rows |= line.v > 0;
-                self.reading.tool_call_markup |= has_markup(&message);
+                self.reading.tool_call_markup |=
+                    self.markup.find(message.content.as_bytes()).is_some();
                 self.sink.message(&message)
             }
             Err(flaw) => {
@@ -291,7 +297,7 @@ impl Replay<'_> {
                 if let Judged::Compaction(entries) = &judged {
                     for entry in entries {
                         if let Ok(message) = entry.to_message(&[], &mut self.scratch) {
-                            self.sink.set_aside(&message);
+                            self.sink.set_aside(position.number, &message);
                         }
                     }
                 }
@@ -306,7 +312,7 @@ impl Replay<'_> {
                 Judged::Message(message) => {
                     // One that nests too deep is replaced like any other.
                     if let Ok(message) = message.to_message(&[], &mut self.scratch) {
-                        self.sink.set_aside(&message);
+                        self.sink.set_aside(position.number, &message);
                     }
                     (Why::Superseded, None)
                 }
@@ -446,7 +452,7 @@ impl Replay<'_> {
         };
         message.salvaged = Some(salvage::mark(number, rule).into());
         self.reading.messages += 1;
-        self.reading.tool_call_markup |= has_markup(&message);
+        self.reading.tool_call_markup |= self.markup.find(message.content.as_bytes()).is_some();
         self.sink.message(&message)?;
         Ok(1)
     }
@@ -542,10 +548,6 @@ fn is_blank(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| text.trim().is_empty())
 }
 
-fn has_markup(message: &Message<'_>) -> bool {
-    memchr::memmem::find(message.content.as_bytes(), b"<tool_call").is_some()
-}
-
 /// Names the encoding where the first bytes are those of another one.
 fn foreign_encoding(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
@@ -561,6 +563,7 @@ fn foreign_encoding(bytes: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::model::interrupt::Interrupt;
+    use crate::model::message::Message;
 
     /// What a store would hold in the end.
     #[derive(Default)]

@@ -32,8 +32,7 @@ struct UsageFields {
 
 /// The same, without room for anything else.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "only asked whether it parses")]
+#[serde(remote = "UsageFields", deny_unknown_fields)]
 struct UsageFieldsOnly {
     input: u64,
     output: u64,
@@ -46,14 +45,19 @@ struct UsageFieldsOnly {
 impl Usage {
     /// `None` where the type is wrong; `Some(None)` for `null`.
     pub(crate) fn parse(raw: &str) -> Option<Option<Self>> {
-        let fields: Option<UsageFields> = serde_json::from_str(raw).ok()?;
-        Some(fields.map(|fields| Self {
+        let mut text = serde_json::Deserializer::from_str(raw);
+        // Nearly all have the known keys alone, and are parsed once.
+        let (fields, has_unknown) = match UsageFieldsOnly::deserialize(&mut text) {
+            Ok(fields) => (Some(fields), false),
+            Err(_) => (serde_json::from_str(raw).ok()?, true),
+        };
+        Some(fields.map(|fields: UsageFields| Self {
             input: fields.input,
             output: fields.output,
             cached_input: fields.cached_input,
             context_window: fields.context_window,
             cost_usd: fields.cost_usd,
-            has_unknown: serde_json::from_str::<UsageFieldsOnly>(raw).is_err(),
+            has_unknown,
         }))
     }
 
@@ -113,8 +117,7 @@ struct ToolCallFields<'a> {
 
 /// The same, without room for anything else.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "only asked whether it parses")]
+#[serde(remote = "ToolCallFields", deny_unknown_fields)]
 struct ToolCallFieldsOnly<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
@@ -138,7 +141,11 @@ impl<'a> ToolCall<'a> {
     }
 
     fn parse(raw: &'a str) -> Option<Self> {
-        let fields: ToolCallFields<'a> = serde_json::from_str(raw).ok()?;
+        let mut text = serde_json::Deserializer::from_str(raw);
+        let (fields, has_unknown) = match ToolCallFieldsOnly::deserialize(&mut text) {
+            Ok(fields) => (fields, false),
+            Err(_) => (serde_json::from_str(raw).ok()?, true),
+        };
         let string = |value: &'a RawValue| value.get().starts_with('"').then_some(value.get());
         Some(Self {
             id: string(fields.id)?,
@@ -148,7 +155,7 @@ impl<'a> ToolCall<'a> {
                 .extra_content
                 .map(RawValue::get)
                 .filter(|raw| *raw != "null"),
-            has_unknown: serde_json::from_str::<ToolCallFieldsOnly<'_>>(raw).is_err(),
+            has_unknown,
         })
     }
 

@@ -33,6 +33,8 @@ pub struct RunLedger {
     by_thread: HashMap<String, Vec<String>>,
     /// `worker_thread_id` → the `parent_thread_id`s beside it.
     parents: HashMap<String, Vec<String>>,
+    /// There is a database, and it could not be read.
+    is_unreadable: bool,
 }
 
 /// What a reading of the run ledger may use.
@@ -82,13 +84,23 @@ impl RunLedger {
             }
             Err(trouble) => {
                 let message = format!(
-                    "{FOLDER}/{FILE}: {trouble}; sessions have no run ids, and their lineage was \
-                     not checked against it"
+                    "{FOLDER}/{FILE}: {trouble}; sessions have no run ids but those that the \
+                     store knows already, and their lineage was not checked against it"
                 );
                 let warning = Diagnostic::new(Code::RunLedgerUnusable, message);
-                (Self::default(), vec![warning])
+                let unreadable = Self {
+                    is_unreadable: true,
+                    ..Self::default()
+                };
+                (unreadable, vec![warning])
             }
         }
+    }
+
+    /// Whether there is a database that could not be read, so that what it says
+    /// of a session is not known.
+    pub fn is_unreadable(&self) -> bool {
+        self.is_unreadable
     }
 
     /// Ids of all runs whose `parent_thread_id` or `worker_thread_id` is this
