@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::check::{Check, Weight};
 use crate::model::diagnostic::{Code, Diagnostic};
+use crate::model::remedy::Remedy;
 use crate::model::session::{Kind, Lines};
 
 pub use accept::{AcceptReport, AcceptedItem};
@@ -235,6 +236,9 @@ pub struct Finding {
     pub first_residue: Option<u64>,
     /// What was found; never any message's content.
     pub message: String,
+    /// What puts a finding right; notices need nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
     /// With `--diff`: what differs. Holds contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
@@ -258,6 +262,14 @@ pub struct Difference {
 }
 
 impl Finding {
+    /// The same with what puts it right.
+    pub(crate) fn helped_by(self, remedy: Remedy) -> Self {
+        Self {
+            remedy: Some(remedy),
+            ..self
+        }
+    }
+
     /// One about nothing in particular yet.
     pub fn new(code: Check, message: impl Into<String>) -> Self {
         Self {
@@ -269,6 +281,7 @@ impl Finding {
             first_message: None,
             first_residue: None,
             message: message.into(),
+            remedy: None,
             differences: Vec::new(),
         }
     }

@@ -182,7 +182,7 @@ fn every_state_has_its_sessions() {
         [
             "no-header",
             "new",
-            "source changed",
+            "its size or time changed",
             "record incomplete",
             "imported by the earlier importer",
             "unchanged",

@@ -357,8 +357,8 @@ impl Accept {
 /// Read sources and store again, and compare; never write.
 ///
 /// Holds every message against its source, every file against the item ledger,
-/// and the ledger against the marker. A finding makes the exit code 3; what
-/// `verify` finds, `run --checksum` mends.
+/// and the ledger against the marker. A finding makes the exit code 3,
+/// and comes with what helps: `run --checksum`, where the source can give it.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     #[command(flatten)]

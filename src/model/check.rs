@@ -37,36 +37,36 @@ code_table! {
         "The item ledger says that the session was imported, and its stream is not there. `run` imports it again, if its source is still there.";
     /// The application would refuse a session's stream.
     StreamRefused = "stream-refused", Finding,
-        "A line of the stream is no record that the application's reader accepts, and for one such line it refuses the whole stream. `run --checksum` writes it again from the source.";
+        "A line of the stream is no record that the application's reader accepts, and for one such line it refuses the whole stream. `run --checksum` writes it again from the source, if that is still there.";
     /// The offsets of a stream have a gap.
     StreamGap = "stream-gap", Finding,
-        "Offsets count from 0, one for each record. The message number says where they do not. `run --checksum` writes the stream again from the source.";
+        "Offsets count from 0, one for each record. The message number says where they do not. `run --checksum` writes the stream again from the source, if that is still there.";
     /// A stream was changed since it was imported, and not by writing on.
     StreamChanged = "stream-changed", Finding,
-        "The stream's bytes are not those of `journal_sha256` in its item ledger entry, its source is what it was (or gone), and the stream is no continuation of it. `--diff` shows what differs; `run --checksum` writes the stream again from the source, if that is still there.";
+        "The stream's bytes are not those of `journal_sha256` in its item ledger entry, its source is what it was (or gone, or gives no session), and the stream is no continuation of it. `--diff` shows what differs; `run --checksum` writes the stream again from the source, if that gives it.";
     /// A stream is as it was written, and not what its source gives.
     StreamDiffers = "stream-differs", Finding,
         "The stream's bytes are those that the import wrote, and its source has not changed, yet the source gives other messages. `--diff` shows which; `run --checksum` imports the session again. If that does not help, it is a fault of this tool: please report it.";
     /// A stream and its source, both changed, have gone different ways.
     StreamDiverged = "stream-diverged", Finding,
-        "Stream and source have both changed since the import, and neither is the beginning of the other. An import keeps both and fails with `store-diverged`. Look at both (`--diff`); `run --overwrite` replaces the stream by the source.";
+        "Stream and source have both changed since the import, and neither is the beginning of the other. An import keeps both and fails with `store-diverged`. Look at both (`--diff`); `run --overwrite` replaces the stream by the source, and `accept` settles it with a reason, which is a notice from then on.";
 
     // The residue.
     /// A session's residue stream is gone.
     ResidueMissing = "residue-missing", Finding,
-        "Lines of the source that are no messages lay in a residue stream, which is not there any more. `run --checksum` writes it again from the source. Messages that only the residue held (`dropped`) are lost with it.";
+        "Lines of the source that are no messages lay in a residue stream, which is not there any more. `run --checksum` writes it again from the source, if that is still there. Messages that only the residue held (`dropped`) are lost with it.";
     /// A residue stream has a line that is no record.
     ResidueRefused = "residue-refused", Finding,
-        "A line of the residue stream is no record. `run --checksum` writes it again from the source, and keeps what can be read of messages that only the residue holds.";
+        "A line of the residue stream is no record. `run --checksum` writes it again from the source, if that is still there, and keeps what can be read of messages that only the residue holds.";
     /// A residue stream was changed since it was imported.
     ResidueChanged = "residue-changed", Finding,
-        "The residue stream's bytes are not those of `residue_sha256` in the item ledger entry. Only imports write to it. `run --checksum` writes it again from the source.";
+        "The residue stream's bytes are not those of `residue_sha256` in the item ledger entry. Only imports write to it. `run --checksum` writes it again from the source, if that is still there.";
     /// A residue stream is as it was written, and not what its source gives.
     ResidueDiffers = "residue-differs", Finding,
         "The residue stream is what the import wrote, and its source has not changed, yet the source gives other residue. `run --checksum` imports the session again. If that does not help, it is a fault of this tool: please report it.";
     /// A residue stream is there that the session's entry knows nothing of.
     ResidueExtra = "residue-extra", Finding,
-        "The session's source left no residue when it was imported, and there is a residue stream under its name. `run --checksum` imports the session again, which removes it.";
+        "The session's source left no residue when it was imported, and there is a residue stream under its name. `run --checksum` imports the session again, and what the stream held stays in it as `dropped`.";
     /// Nothing vouches for a residue stream.
     ResidueOrphan = "residue-orphan", Finding,
         "Only this tool writes residue streams, so this one belongs to an entry that is gone; and so is the source. It may be the only copy of what it holds, so no command removes it. Bring its entry back from a copy of the store, or remove the file by hand if nobody needs it.";
@@ -77,10 +77,10 @@ code_table! {
         "Without its descriptor the application does not know the session. `run` imports it again, if its source is still there.";
     /// A descriptor cannot be read.
     DescriptorDamaged = "descriptor-damaged", Finding,
-        "The file is no JSON, or has not the fields that the application insists on. `run --checksum` writes it again from the source.";
+        "The file is no JSON, or has not the fields that the application insists on. `run --checksum` writes it again from the source, if that is still there.";
     /// A descriptor was changed since it was imported.
     DescriptorChanged = "descriptor-changed", Finding,
-        "The descriptor's bytes are not those of `descriptor_sha256` in the item ledger entry, though the stream is as it was imported: the application would have written both. `run --checksum` writes it again from the source.";
+        "The descriptor's bytes are not those of `descriptor_sha256` in the item ledger entry, though the stream is as it was imported: the application would have written both. `run --checksum` writes it again from the source, if that is still there.";
     /// A descriptor is as it was written, and not what its source gives.
     DescriptorDiffers = "descriptor-differs", Finding,
         "The descriptor is what the import wrote, and its source has not changed, yet the source gives other values. `run --checksum` imports the session again. If that does not help, it is a fault of this tool: please report it.";
@@ -88,7 +88,7 @@ code_table! {
     // The item ledger.
     /// An item ledger entry cannot be read.
     EntryDamaged = "entry-damaged", Finding,
-        "The file is no JSON, or not an entry. Its source counts as not imported, so the next `run` imports it again and writes the entry anew.";
+        "The file is no JSON, or not an entry, so its source counts as not imported. `run --checksum` imports it again and writes the entry anew. A plain `run` does so too once anything else has changed: as long as no name, size or time has, it does not read the entries. An entry that no source has can only come back from a copy of the store, or be removed by hand.";
     /// An item ledger entry is not what its source and its record give.
     EntryDiffers = "entry-differs", Finding,
         "The source has not changed, and the fields named here are not those that reading it gives, or not those of the record that the entry vouches for. `run --checksum` imports the session again.";
@@ -103,7 +103,7 @@ code_table! {
         "The source's bytes are not those of `sha256` in its item ledger entry, though size and time are the same. Either it was changed and given its old time, which a plain `run` may not notice, or the entry is damaged. `run --checksum` imports it again.";
     /// A source cannot be read.
     SourceUnreadable = "source-unreadable", Finding,
-        "What cannot be read cannot be compared, so nothing can be said of this source's record but what the store itself tells. Give the user that runs the command the right to read it.";
+        "What cannot be read cannot be compared, so nothing can be said of this source's record but what the store itself tells. Give the user that runs the command the right to read it, or mend the source; `accept` settles one that nobody can help, once a run has failed over it.";
 
     // The marker and the failures.
     /// The marker cannot be read.
@@ -143,7 +143,7 @@ code_table! {
         "The last import could not take it; the sentence says why, and `--explain` with that code what to do. `accept` settles what nobody can help.";
     /// A failure that was settled by `accept`.
     AcceptedItem = "accepted-item", Notice,
-        "Somebody settled it, with a reason. A changed source is tried again.";
+        "Somebody settled it, with a reason. `run` skips the source, and what the store has of it stays. A changed source is tried again.";
     /// The next run reads this source again.
     Unsettled = "unsettled", Notice,
         "Source or stream were being written when it was imported. `run` looks again.";
@@ -174,7 +174,7 @@ code_table! {
     // The store.
     /// There is no marker of a completed import.
     NoMarker = "no-marker", Notice,
-        "The last import failed in part, was cut off, or was one with `--only`. `run` writes the marker when nothing fails.";
+        "The last import failed in part, was cut off, or was one with `--only`; or an `undo` has removed sessions, and the marker with them. `run` writes the marker when nothing fails.";
     /// The store does not say of what format it is.
     NoFormat = "no-format", Notice,
         "`run` writes the record that says so.";

@@ -55,7 +55,7 @@ code_table! {
         "A single record is larger than the limit that keeps memory bounded. The file was left alone and nothing of it was imported. Split it, or take the payload (usually base64) out of that line.";
     /// The source changed each time it was read and now holds less than the store.
     ChangedWhileRead = "changed-while-read", Error,
-        "The application was writing the file. Three readings in a row saw it change, and the last one gave fewer messages than the store holds, so nothing was written. Run again when the session is idle.";
+        "The file gave fewer messages than the store holds, and it changed while it was read, three times in a row, or was written to less than two seconds before: it may be in the middle of being rewritten. So nothing was written. Run again a little later; a file that is left alone and shorter is imported then.";
     /// The source is gone since it was found.
     Vanished = "vanished", Error,
         "The file was there when the folder was listed and is not there any more. If it was moved, the next run finds it at its new place.";
@@ -158,7 +158,7 @@ code_table! {
         "A crash or a full disk had cut an undo off between two steps. What it was about to remove has no item ledger entry any more; the next command that writes to the store removes it before anything else, and gives a session on which the application has written since its entry back.";
     /// An item ledger entry cannot be used.
     EntryUnusable = "entry-unusable", Warning,
-        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run` imports its source again. What is no file at all (a folder, a pipe) it does not replace: move that away.";
+        "The file is damaged, so nobody can tell which files it vouches for. `undo` left it and them alone; `run --checksum` imports its source again (a plain `run` only once something else has changed: else it does not read the entries). What is no file at all (a folder, a pipe) it does not replace: move that away.";
 
     // Sub-agents and run ledger.
     /// The messages come from the sub-agents file.

@@ -9,4 +9,5 @@ pub mod interrupt;
 pub mod key;
 pub mod message;
 pub mod plural;
+pub mod remedy;
 pub mod session;

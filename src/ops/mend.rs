@@ -146,14 +146,26 @@ impl Run<'_> {
             importer: &importer,
             shown: 0,
             knows_runs: false,
+            knows_subagents: false,
         };
         let looks_done = |item: &&mut Item| {
             let is_meant = self.only.has(&item.session.key);
-            is_meant && matches!(item.decision, Decision::Skip(Action::SkippedUnchanged, _))
+            let is_done = match item.decision {
+                Decision::Skip(action, _) => action == Action::SkippedUnchanged,
+                // Its record stays, too, and goes with it.
+                Decision::Move(_) => true,
+                _ => false,
+            };
+            is_meant && is_done
         };
         items.par_iter_mut().filter(looks_done).for_each(|item| {
-            let Some(entry) = &item.entry else { return };
-            let is_sound = match examiner.examine(&item.ledger_key(), entry, Some(item)) {
+            let Some(entry) = item.record() else { return };
+            let own = item.ledger_key();
+            let key = match (&item.decision, item.replaces.first()) {
+                (Decision::Move(_), Some(before)) => before,
+                _ => &own,
+            };
+            let is_sound = match examiner.examine(key, entry, Some(item)) {
                 Ok(examined) => {
                     let mut found = examined.found.iter();
                     found.all(|finding| finding.severity < Weight::Finding)

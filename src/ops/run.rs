@@ -33,7 +33,7 @@ use crate::source::openhuman::run_ledger::RunLedger;
 use crate::source::openhuman::subagents::Subagents;
 use crate::store::clock::Clock;
 use crate::store::lock::Patience;
-use crate::store::record::{Entry, Marker};
+use crate::store::record::Entry;
 use crate::store::{Damaged, Namespace, Store, Writer};
 
 /// Imports a workspace.
@@ -144,12 +144,15 @@ impl Run<'_> {
             let is_meant = self.only.has(&item.session.key);
             self.diagnostics.extend(is_meant.then_some(waits));
         }
-        self.decide(&mut items, cache)?;
+        // Asked once: the marker goes before the first write.
+        let was_cut_off = !self.store.marker()?.is_some_and(|marker| marker.is_ours());
+        self.decide(&mut items, cache, was_cut_off)?;
         let done = Mutex::new(Done {
             is_brief: self.options.brief,
             ..Done::default()
         });
-        let read = self.read_all(&survey, &mut items, subagents, cache, progress, &done);
+        let known = (cache, was_cut_off);
+        let read = self.read_all(&survey, &mut items, subagents, known, progress, &done);
         let done = done.into_inner().map_err(|_| panicked())?;
         read.map_err(|error| done.stays(error, store.layout().root()))?;
         let done = self.total(done);
@@ -168,7 +171,7 @@ impl Run<'_> {
         survey: &Survey<'_>,
         items: &mut Vec<Item>,
         subagents: Subagents,
-        cache: &StatCache,
+        (cache, was_cut_off): (&StatCache, bool),
         progress: &Shared<'_, P>,
         done: &Mutex<Done>,
     ) -> Result<()> {
@@ -209,7 +212,7 @@ impl Run<'_> {
             }
             Err(_) => Vec::new(),
         };
-        self.decide(&mut histories, cache)?;
+        self.decide(&mut histories, cache, was_cut_off)?;
         items.append(&mut histories);
         let (more, to_skip) = self.selected(items, first);
         let shortage = match more.is_empty() {
@@ -296,8 +299,7 @@ impl Run<'_> {
         Ok(by_key)
     }
 
-    fn decide(&self, items: &mut [Item], cache: &StatCache) -> Result<()> {
-        let marker = self.store.marker()?.filter(Marker::is_ours);
+    fn decide(&self, items: &mut [Item], cache: &StatCache, was_cut_off: bool) -> Result<()> {
         let decide = Decide {
             workspace: &self.workspace,
             layout: self.store.layout(),
@@ -306,7 +308,7 @@ impl Run<'_> {
             streams: &self.store.stream_names()?,
             descriptors: &self.store.descriptor_names()?,
             wishes: self.options.wishes(),
-            was_cut_off: marker.is_none(),
+            was_cut_off,
         };
         items.par_iter_mut().for_each(|item| {
             item.decision = decide.decide(item);

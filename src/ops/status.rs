@@ -4,7 +4,7 @@
 //! Names, sizes and times only: no source and no stream is opened, and nothing
 //! is written. Where a run would have to look closer, that is what it says.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::report::{
 };
 use crate::source::openhuman::discover::discover;
 use crate::store::record::{Failure, RULES};
-use crate::store::{Clock, Marker, SharedLock, Store};
+use crate::store::{Clock, Marker, Namespace, SharedLock, Store};
 
 /// How many sources a step names.
 const EXAMPLES: usize = 3;
@@ -65,12 +65,25 @@ pub fn status(options: &Options) -> Result<StatusReport> {
     diagnostics.extend(found.unreadable);
     diagnostics.extend(found.diagnostics);
     let entries = store.map_entries(|_, entry| Known::of(entry))?;
+    let mut damaged_entries = HashSet::new();
     for damaged in entries.damaged {
         let (key, why) = (damaged.key, damaged.reason);
-        let message = format!("item ledger entry {key} cannot be used ({why})");
+        let is_in_the_way = store.is_in_the_way(Namespace::Items, &key);
+        let what = if is_in_the_way { "; move it away" } else { "" };
+        let message = format!("item ledger entry {key} cannot be used ({why}){what}");
         diagnostics.push(Diagnostic::new(Code::EntryUnusable, message));
+        damaged_entries.extend(key.parse::<Sha256>().ok().filter(|_| !is_in_the_way));
     }
-    let entries: HashMap<Sha256, Known> = entries.by_key.into_iter().collect();
+    let mut by_key: HashMap<Sha256, Known> = entries.by_key.into_iter().collect();
+    by_key.retain(|key, known| {
+        if known.is_damaged {
+            let message = format!("item ledger entry {key} has no journal_sha256");
+            diagnostics.push(Diagnostic::new(Code::EntryUnusable, message));
+            damaged_entries.insert(*key);
+        }
+        !known.is_damaged
+    });
+    let entries = by_key;
     let held_back = hold_back_files(&mut found.files, &found.unreadable_folders, |key| {
         entries.contains_key(key)
     });
@@ -87,6 +100,7 @@ pub fn status(options: &Options) -> Result<StatusReport> {
         clock: &clock,
         cache: &cache,
         entries: &entries,
+        damaged: &damaged_entries,
         failures: &failures,
         streams: &store.stream_names()?,
         descriptors: &store.descriptor_names()?,
@@ -117,7 +131,8 @@ pub fn status(options: &Options) -> Result<StatusReport> {
     steps(&mut report, &sessions);
     report.nothing_to_do = unreadable == 0
         && report.next.iter().all(|step| !step.state.is_work())
-        && (report.scanned == 0 || report.marker.as_ref().is_some_and(|m| m.is_clean));
+        && (report.scanned == report.states.source_gone
+            || report.marker.as_ref().is_some_and(|m| m.is_clean));
     Ok(report)
 }
 
@@ -136,6 +151,7 @@ fn records<'k>(report: &mut StatusReport, entries: impl Iterator<Item = &'k Know
     for known in entries.filter(|known| known.has_record) {
         report.sessions += 1;
         report.messages += known.messages;
+        report.dropped |= known.has_dropped;
         let StatusLines {
             total,
             residue,

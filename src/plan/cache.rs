@@ -152,7 +152,6 @@ pub(crate) struct Told {
 impl Done {
     /// What it is now.
     fn now(layout: &Layout, subagents: &Path, told: Told) -> Self {
-        let stamp = |path: &Path| Stat::of(path, true).ok().flatten().map(Stamp::from);
         let folders = [
             layout.journal_dir(),
             layout.namespace_dir(Namespace::Sessions),
@@ -168,10 +167,15 @@ impl Done {
     }
 }
 
+fn stamp(path: &Path) -> Option<Stamp> {
+    Stat::of(path, true).ok().flatten().map(Stamp::from)
+}
+
 /// The cache in memory.
 #[derive(Debug, Default)]
 pub(crate) struct StatCache {
     rows: HashMap<String, (Stamp, Role)>,
+    done: Option<Done>,
 }
 
 impl StatCache {
@@ -179,16 +183,24 @@ impl StatCache {
     pub(crate) fn load(path: &Path) -> Self {
         let text = read_regular(path).unwrap_or_default();
         let mut lines = text.lines();
-        if lines.next().and_then(head).is_none() {
+        let Some(head) = lines.next().and_then(head) else {
             return Self::default();
-        }
+        };
         let rows = lines.map_while(|line| {
             let row: Row<'_> = serde_json::from_str(line).ok()?;
             Some((row.0.to_string(), (row.1, row.role()?)))
         });
         Self {
             rows: rows.collect(),
+            done: head.done,
         }
+    }
+
+    /// The sub-agents whose histories are sessions, if the last run left
+    /// everything done and their file is as it was then.
+    pub(crate) fn histories(&self, subagents: &Path) -> Option<&[String]> {
+        let done = self.done.as_ref()?;
+        (done.subagents == stamp(subagents)).then_some(&*done.told.histories)
     }
 
     /// What a file was, if it is still as it was then.

@@ -10,13 +10,13 @@ use std::path::Path;
 use chrono::DateTime;
 
 use super::cache::{Role, Stamp, StatCache};
-use super::identity::has_unix_time;
+use super::identity::{day_of, has_unix_time};
 use super::survey::SUBAGENTS;
 use crate::fs::stat::Stat;
-use crate::model::key::Sha256;
+use crate::model::key::{SessionKey, Sha256};
 use crate::model::session::{Kind, Lines};
 use crate::report::State;
-use crate::source::openhuman::discover::Found;
+use crate::source::openhuman::discover::{Found, Place};
 use crate::store::clock::Clock;
 use crate::store::layout::{Layout, Namespace};
 use crate::store::name::{StoreName, StreamName};
@@ -28,8 +28,12 @@ pub(crate) struct Known {
     pub(crate) source: String,
     pub(crate) is_ours: bool,
     pub(crate) has_record: bool,
+    pub(crate) is_damaged: bool,
     pub(crate) messages: u64,
     pub(crate) lines: Lines,
+    /// The residue stream has what the source has no longer, perhaps among
+    /// other lines.
+    pub(crate) has_dropped: bool,
     pub(crate) rejected: u64,
     pub(crate) interrupted: u64,
     pub(crate) compactions: u64,
@@ -43,7 +47,6 @@ pub(crate) struct Known {
     is_current: bool,
     is_unsettled: bool,
     imported_at_ms: i64,
-    older_copies: Vec<String>,
 }
 
 impl Known {
@@ -53,7 +56,10 @@ impl Known {
         Self {
             is_ours: entry.is_ours(),
             has_record: entry.has_record(),
+            is_damaged: entry.has_lost_its_hash(),
             messages: entry.messages,
+            has_dropped: entry.residue_sha256.is_some()
+                && entry.lines.is_some_and(|lines| lines.residue == 0),
             lines: entry.lines.unwrap_or_default(),
             rejected: entry.rejected.unwrap_or(0),
             interrupted: entry.interrupted.unwrap_or(0),
@@ -67,7 +73,6 @@ impl Known {
             is_unsettled: entry.unsettled == Some(true),
             imported_at_ms: imported_at.map_or(i64::MIN, |time| time.timestamp_millis()),
             source: entry.source,
-            older_copies: entry.older_copies.unwrap_or_default(),
         }
     }
 }
@@ -79,6 +84,8 @@ pub(crate) struct Glance<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) cache: &'a StatCache,
     pub(crate) entries: &'a HashMap<Sha256, Known>,
+    /// Ledger keys of entries that cannot be read.
+    pub(crate) damaged: &'a HashSet<Sha256>,
     pub(crate) failures: &'a HashMap<Sha256, Failure>,
     pub(crate) streams: &'a HashSet<StreamName>,
     pub(crate) descriptors: &'a HashSet<StoreName>,
@@ -117,12 +124,10 @@ impl Glance<'_> {
         let gone = seen.iter().filter(|seen| seen.state == State::SourceGone);
         let gone = gone.filter_map(|seen| Path::new(&seen.source).file_stem()?.to_str());
         let gone: HashSet<String> = gone.map(str::to_owned).collect();
-        let older = self.entries.values().flat_map(|known| &known.older_copies);
-        let older: HashSet<&str> = older.map(String::as_str).collect();
         let mut others = 0;
         for file in files {
             let of_stem = by_stem.get(&*file.stem).map_or(&[][..], Vec::as_slice);
-            match self.file(file, of_stem, &gone, &older) {
+            match self.file(file, of_stem, &gone) {
                 Some(found) => seen.push(found),
                 None => others += 1,
             }
@@ -133,26 +138,24 @@ impl Glance<'_> {
     }
 
     /// `None` if it is no session.
-    fn file(
-        &self,
-        file: &Found,
-        of_stem: &[&Found],
-        gone: &HashSet<String>,
-        older: &HashSet<&str>,
-    ) -> Option<Seen> {
+    fn file(&self, file: &Found, of_stem: &[&Found], gone: &HashSet<String>) -> Option<Seen> {
         let key = file.path.ledger_key();
-        let role = self.cache.role(&file.path, file.stat);
-        if matches!(
-            role,
-            Some(Role::OlderCopy { .. } | Role::Companion { .. } | Role::NoTranscript)
-        ) {
-            return None;
+        let mut role = self.cache.role(&file.path, file.stat);
+        match role {
+            Some(Role::NoTranscript) => return None,
+            Some(Role::OlderCopy { of } | Role::Companion { of }) => {
+                if self.is_remembered(of, of_stem) {
+                    return None;
+                }
+                role = None;
+            }
+            Some(Role::Source { .. }) | None => {}
         }
         let source = file.path.to_string();
         let known = self.entries.get(&key);
         let (mut state, mut reason) = match known {
             Some(known) => self.imported(file, &key, known, role),
-            None if older.contains(source.as_str()) => return None,
+            None if self.damaged.contains(&key) => (State::Outdated, ENTRY_DAMAGED),
             None => self.without_entry(file, of_stem, gone, role)?,
         };
         if let Some(failure) = self.failures.get(&key)
@@ -173,6 +176,18 @@ impl Glance<'_> {
             source,
             bytes: file.stat.map_or(0, |stat| stat.size),
         })
+    }
+
+    /// Whether a run takes from the cache what belongs to the session with
+    /// this key: the files of the stem are all as they were, and it is there.
+    fn is_remembered(&self, of: &SessionKey, of_stem: &[&Found]) -> bool {
+        let roles = || {
+            let all = of_stem.iter();
+            all.map(|file| self.cache.role(&file.path, file.stat))
+        };
+        let is_it =
+            |role: Option<&Role>| matches!(role, Some(Role::Source { key, .. }) if key == of);
+        roles().all(|role| role.is_some()) && roles().any(is_it)
     }
 
     /// In the order of [`super::decide::Decide::decide`].
@@ -213,7 +228,7 @@ impl Glance<'_> {
             return (State::Outdated, "was being written when last read");
         }
         if !self.is_at(&stat, known.size, known.mtime_ms) {
-            return (State::Changed, "source changed");
+            return (State::Changed, "its size or time changed");
         }
         if !self.has_record(known) {
             return (State::Outdated, "record incomplete");
@@ -249,11 +264,12 @@ impl Glance<'_> {
         let is_markdown = file.place.is_markdown();
         if is_markdown && role.is_none() {
             let has_transcript = of_stem.iter().any(|other| !other.place.is_markdown());
-            if has_transcript && has_unix_time(&file.stem) {
+            if has_transcript && has_unix_time(&file.stem) && is_in_folder_of_views(&file.place) {
                 return None;
             }
             return Some(match has_transcript {
-                // Numbered stems start anew each day.
+                // Numbered stems start anew each day, and older folders have
+                // transcripts.
                 true => (State::ToLookAt, "it may be the view of a transcript"),
                 false => (State::ToLookAt, "Markdown may be a transcript or not"),
             });
@@ -290,9 +306,17 @@ impl Glance<'_> {
 
     /// A record of the sub-agents file; what is in the file is not looked at.
     fn history(&self, known: &Known) -> (State, &'static str) {
-        let is_since = match self.subagents() {
-            Subagents::Absent => return GONE,
-            Subagents::Since(mtime_ms) => mtime_ms > known.imported_at_ms,
+        let is_since = match (self.subagents(), self.histories()) {
+            (Subagents::Absent, _) => return GONE,
+            // The last run has read the file as it is.
+            (_, Some(histories)) => {
+                let id = known.source.split_once('#').map(|(_, id)| id);
+                if !id.is_some_and(|id| histories.iter().any(|history| history == id)) {
+                    return NO_HISTORY;
+                }
+                false
+            }
+            (Subagents::Since(mtime_ms), None) => mtime_ms > known.imported_at_ms,
         };
         let is_accepted = known.accepted.is_some();
         match (is_accepted, known.is_ours, is_since) {
@@ -317,13 +341,19 @@ impl Glance<'_> {
         let Subagents::Since(mtime_ms) = self.subagents() else {
             return None;
         };
-        let is_known = !self.was_cut_off && last.is_some_and(|last| mtime_ms <= last);
+        let is_read = self.histories().is_some();
+        let is_known = is_read || (!self.was_cut_off && last.is_some_and(|last| mtime_ms <= last));
         (!is_known && !self.entries.values().any(is_history)).then(|| Seen {
             state: State::ToLookAt,
             reason: "it may hold sessions of sub-agents".to_owned(),
             source: SUBAGENTS.to_owned(),
             bytes: path.metadata().map_or(0, |metadata| metadata.len()),
         })
+    }
+
+    /// The sub-agents that the last run found, if it saw their file as it is.
+    fn histories(&self) -> Option<&[String]> {
+        self.cache.histories(&self.workspace.join(SUBAGENTS))
     }
 
     fn subagents(&self) -> Subagents {
@@ -370,5 +400,17 @@ impl Glance<'_> {
     }
 }
 
+/// Whether the application puts only views of transcripts there.
+fn is_in_folder_of_views(place: &Place) -> bool {
+    let is_newer = matches!(place, Place::Markdown(name) if name.contains('_'));
+    is_newer && day_of(place).is_some()
+}
+
+const ENTRY_DAMAGED: &str =
+    "its item ledger entry is damaged; as long as nothing else changes, only --checksum sees it";
+const NO_HISTORY: (State, &str) = (
+    State::SourceGone,
+    "the sub-agents file has no history of it to read, or a transcript has it; the record stays",
+);
 const AHEAD: (State, &str) = (State::Ahead, "the application goes on in the store");
 const GONE: (State, &str) = (State::SourceGone, "its source is gone; the record stays");

@@ -117,7 +117,8 @@ pub struct MarkerStatus {
 pub struct StatusLines {
     /// All lines.
     pub total: u64,
-    /// Lines that lie in residue streams.
+    /// Lines that lie in residue streams. What a source had once, and has no
+    /// longer, lies there as well, and is not counted.
     pub residue: u64,
     /// The application's reader skips them.
     pub rejected: u64,
@@ -184,10 +185,14 @@ pub struct StatusReport {
     pub unreadable: u64,
     /// Sessions that imports have brought into the store.
     pub sessions: u64,
-    /// Their messages.
+    /// Their messages, as they were imported; what the application has written
+    /// on in the store is not counted.
     pub messages: u64,
     /// Their sources' lines.
     pub lines: StatusLines,
+    /// There is more beside them than `lines` counts: what sources had once.
+    /// A residue stream is not opened, so among other lines it is not seen.
+    pub dropped: bool,
     /// Sizes.
     pub bytes: StatusBytes,
     /// What the next run would do, by state and reason, the most urgent first.

@@ -274,6 +274,13 @@ impl Entry {
         self.has_record() || (self.accepted.is_some() && self.tool.is_some())
     }
 
+    /// Whether it bears our marks and has lost what makes it ours: damage, since
+    /// the existing importer's has none of them.
+    pub fn has_lost_its_hash(&self) -> bool {
+        let is_marked = self.tool.is_some() || self.rules.is_some() || self.sha256.is_some();
+        is_marked && !self.is_ours()
+    }
+
     /// Whether it vouches for a stream: not where a failure was accepted and
     /// nothing was imported before.
     pub fn has_record(&self) -> bool {

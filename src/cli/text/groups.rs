@@ -49,11 +49,24 @@ pub(super) fn by_code(
         let all = item.diagnostics.iter();
         all.map(move |diagnostic| (Some(item), diagnostic))
     });
+    let all = of_run.chain(of_items);
+    grouped(all.filter(|(item, diagnostic)| wanted(*item, diagnostic)))
+}
+
+/// The same of diagnostics about no single item.
+pub(super) fn general(
+    diagnostics: &[Diagnostic],
+    wanted: impl Fn(&Diagnostic) -> bool,
+) -> Vec<Group<'_>> {
+    let wanted = diagnostics.iter().filter(|diagnostic| wanted(diagnostic));
+    grouped(wanted.map(|diagnostic| (None, diagnostic)))
+}
+
+fn grouped<'a>(
+    all: impl Iterator<Item = (Option<&'a ItemReport>, &'a Diagnostic)>,
+) -> Vec<Group<'a>> {
     let mut groups: BTreeMap<(Reverse<Severity>, Code), Group<'_>> = BTreeMap::new();
-    for (item, diagnostic) in of_run.chain(of_items) {
-        if !wanted(item, diagnostic) {
-            continue;
-        }
+    for (item, diagnostic) in all {
         let rank = (Reverse(diagnostic.severity), diagnostic.code);
         let group = groups.entry(rank).or_insert_with(|| Group {
             code: diagnostic.code,

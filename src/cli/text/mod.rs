@@ -119,11 +119,21 @@ fn warnings(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     let groups = groups::by_code(report, |item, diagnostic| {
         diagnostic.is_warning() && !is_reason(item, diagnostic)
     });
+    grouped_warnings(&groups, out)
+}
+
+/// Warnings of a command about no single session, as those of a run.
+fn general(diagnostics: &[Diagnostic], out: &mut dyn Write) -> io::Result<()> {
+    let groups = groups::general(diagnostics, Diagnostic::is_warning);
+    grouped_warnings(&groups, out)
+}
+
+fn grouped_warnings(groups: &[Group<'_>], out: &mut dyn Write) -> io::Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", Styled(ODD, "Warnings"))?;
-    for group in &groups {
+    for group in groups {
         heading(group, out)?;
         if let Some(place) = group.places.first() {
             let example = if group.occurrences > 1 {

@@ -5,19 +5,17 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use indicatif::{BinaryBytes, HumanCount};
+use session_import::model::diagnostic::Code;
 use session_import::report::{MarkerStatus, NextStep, State, StatusReport};
 
-use super::style::{HEADING, ODD, Styled};
+use super::style::{HEADING, Styled};
 use super::{count, next};
 use crate::cli::args::Common;
 use crate::cli::names::{columns, visible};
 
 /// Writes the whole text.
 pub(crate) fn write(report: &StatusReport, common: &Common, out: &mut dyn Write) -> io::Result<()> {
-    for diagnostic in report.diagnostics.iter().filter(|d| d.is_warning()) {
-        let code = Styled(ODD, diagnostic.code);
-        writeln!(out, "{code}  {}\n", visible(&diagnostic.message))?;
-    }
+    super::general(&report.diagnostics, out)?;
     let facts = facts(report);
     let widest = facts.iter().map(|(name, _)| columns(name)).max();
     let widest = widest.unwrap_or(0);
@@ -118,7 +116,10 @@ fn facts(report: &StatusReport) -> Vec<(&'static str, Cow<'_, str>)> {
     if report.sessions > 0 {
         let sessions = count(report.sessions, "session");
         let messages = count(report.messages, "message");
-        facts.push(("In the store", format!("{sessions}, {messages}").into()));
+        facts.push((
+            "In the store",
+            format!("{sessions}, {messages} as imported").into(),
+        ));
         facts.push(("Kept beside them", residue(report).into()));
     }
     let bytes = &report.bytes;
@@ -138,6 +139,9 @@ fn marker(marker: Option<&MarkerStatus>) -> String {
     };
     let by = marker.tool.as_deref().unwrap_or("another tool");
     let at = &marker.imported_at;
+    if at.is_empty() {
+        return "its marker is damaged".to_owned();
+    }
     match (marker.is_clean, marker.is_ours) {
         (true, _) => format!("complete on {at}, by {by}"),
         (false, true) => format!("complete on {at}, by {by}, whose reading rules are older"),
@@ -181,10 +185,14 @@ fn residue(report: &StatusReport) -> String {
     let told: Vec<_> = told
         .map(|(number, what)| format!("{} {what}", HumanCount(*number)))
         .collect();
-    let all = count(lines.residue, "line");
-    match told.is_empty() {
+    let all = format!("{} of their sources", count(lines.residue, "line"));
+    let all = match told.is_empty() {
         true => all,
         false => format!("{all}: {}", told.join(", ")),
+    };
+    match report.dropped {
+        true => format!("{all}; and what sources had once, not counted"),
+        false => all,
     }
 }
 
@@ -223,6 +231,12 @@ fn next_command(report: &StatusReport, common: &Common) -> Option<(&'static str,
             .collect::<Vec<_>>()
             .join(" ")
     };
+    // A plain run sees a damaged entry only where something else has changed.
+    let mut diagnostics = report.diagnostics.iter();
+    let is_damaged = diagnostics.any(|d| d.code == Code::EntryUnusable);
+    if is_damaged && report.states.outdated > 0 {
+        return Some(("to mend and import", line(&["run", "--checksum"])));
+    }
     let is_work = |step: &&NextStep| step.state.is_work();
     let mut work = report.next.iter().filter(is_work).peekable();
     if work.peek().is_none() {

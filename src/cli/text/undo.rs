@@ -29,10 +29,7 @@ pub(crate) fn write(
     };
     still_there(report, UndoAction::Failed, Styled(BAD, failed), out)?;
     still_there(report, UndoAction::Kept, Styled(ODD, "Kept"), out)?;
-    for diagnostic in report.diagnostics.iter().filter(|d| d.is_warning()) {
-        let code = Styled(ODD, diagnostic.code);
-        writeln!(out, "{code}  {}\n", visible(&diagnostic.message))?;
-    }
+    super::general(&report.diagnostics, out)?;
     totals(report, out)?;
     match next_command(report, undo, common) {
         Some((why, command)) => writeln!(out, "\nNext, {why}:\n  {}", Styled(HEADING, command)),

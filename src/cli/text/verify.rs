@@ -1,11 +1,12 @@
 //! The result of `verify`, for people: the findings, then the notices by what
 //! they say, then totals, then the next command to type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use indicatif::HumanCount;
 use session_import::model::check::Check;
+use session_import::model::remedy::Remedy;
 use session_import::report::{Difference, Finding, VerifyReport};
 
 use super::style::{BAD, HEADING, ODD, Styled};
@@ -24,10 +25,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     findings(report, out)?;
     notices(report, common.verbose > 0, out)?;
-    for diagnostic in report.diagnostics.iter().filter(|d| d.is_warning()) {
-        let code = Styled(ODD, diagnostic.code);
-        writeln!(out, "{code}  {}\n", visible(&diagnostic.message))?;
-    }
+    super::general(&report.diagnostics, out)?;
     totals(report, out)?;
     match next_command(report, verify, common) {
         Some((why, command)) => writeln!(out, "\nNext, {why}:\n  {}", Styled(HEADING, command)),
@@ -51,12 +49,17 @@ fn findings(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}: {number}", Styled(BAD, "Not as it should be"))?;
     for (code, group) in grouped(&report.findings) {
         write!(out, "\n  {}  {}\n", Styled(HEADING, code), code.summary())?;
-        for finding in group {
+        for finding in &group {
             place("", finding, out)?;
             finding
                 .differences
                 .iter()
                 .try_for_each(|difference| shown(difference, out))?;
+        }
+        let helps: BTreeSet<Remedy> = group.iter().filter_map(|found| found.remedy).collect();
+        // A run is the next command.
+        for remedy in helps.iter().filter(|remedy| **remedy != Remedy::Checksum) {
+            writeln!(out, "      what helps: {}", remedy.words())?;
         }
     }
     writeln!(out)
@@ -178,24 +181,38 @@ fn next_command(
         words.push(switch.to_owned());
         words.join(" ").trim_end().to_owned()
     };
-    let codes = || report.findings.iter().map(|finding| finding.code);
-    if codes().any(is_mended) {
-        return Some(("to mend the store", run("--checksum")));
+    let remedies = || report.findings.iter().map(|finding| finding.remedy);
+    let is_mended = |remedy: Option<Remedy>| remedy == Some(Remedy::Checksum);
+    if remedies().any(is_mended) {
+        let why = match remedies().all(is_mended) {
+            true => "to mend the store",
+            false => "to mend what a run can mend",
+        };
+        return Some((why, run("--checksum")));
     }
-    if let Some(code) = codes().next() {
+    let explain = |code: Check| {
         let explain = format!("session-import --explain {code}");
-        return Some(("to see what to do", explain));
+        Some(("to see what to do", explain))
+    };
+    if let Some(finding) = report.findings.first() {
+        return explain(finding.code);
     }
-    let wanted = report.notices.iter().any(|notice| wants_run(notice.code));
-    wanted.then(|| ("to import what is new or changed", run("")))
-}
-
-/// Whether `run --checksum` puts it right.
-fn is_mended(code: Check) -> bool {
-    !matches!(
-        code,
-        Check::StreamDiverged | Check::ResidueOrphan | Check::SourceUnreadable
-    )
+    // What failed fails again, as far as anybody knows.
+    let failed = report.notices.iter();
+    let failed = failed.filter(|notice| notice.code == Check::FailedItem);
+    let failed: BTreeSet<_> = failed.map(|notice| &notice.session_key).collect();
+    let mut wanted = report.notices.iter().filter(|notice| {
+        let is_failed = match notice.code {
+            Check::NoMarker => !failed.is_empty(),
+            _ => failed.contains(&notice.session_key),
+        };
+        wants_run(notice.code) && !is_failed
+    });
+    match wanted.next() {
+        Some(_) => Some(("to import what is new or changed", run(""))),
+        None if failed.is_empty() => None,
+        None => explain(Check::FailedItem),
+    }
 }
 
 /// Whether a run changes anything about it.

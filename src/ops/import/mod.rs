@@ -29,7 +29,7 @@ use crate::store::name::StoreName;
 use crate::store::{Expect, Prepared, Store, Writer};
 use judge::Verdict;
 use reading::Read;
-pub(crate) use reading::Source;
+pub(crate) use reading::{Source, defaults};
 
 /// All that importing an item needs.
 pub(crate) struct Importer<'a> {

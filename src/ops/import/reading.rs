@@ -78,12 +78,23 @@ impl Importer<'_> {
                             read.has_changed = true;
                             return Ok(read);
                         }
-                        let message = format!(
-                            "the application was writing it and it gave {}, fewer than the {} that \
-                             the store holds; nothing was changed, run again later",
+                        let gave = format!(
+                            "it gave {}, fewer than the {} that the store holds",
                             count(read.reading.messages, "message"),
                             held.unwrap_or(0)
                         );
+                        let message = match read.has_changed {
+                            true => format!(
+                                "it was written to while it was read, and {gave}; nothing was \
+                                 changed, run again later"
+                            ),
+                            false => format!(
+                                "it was written to less than {} seconds ago, and {gave}; it may \
+                                 be in the middle of being rewritten, so nothing was changed; run \
+                                 again",
+                                REWRITE.as_secs()
+                            ),
+                        };
                         return Err(Error::source(Code::ChangedWhileRead, message));
                     }
                 }
@@ -302,7 +313,7 @@ fn is_fresh(stat: Stat) -> bool {
 }
 
 /// Agent and start from the stem, end from the mtime (`--salvage`).
-fn defaults(item: &Item) -> Defaults {
+pub(crate) fn defaults(item: &Item) -> Defaults {
     let own = item.session.stem.rsplit_once("__");
     let own = own.map_or(&*item.session.stem, |(_, own)| own);
     let (number, rest) = own.split_once('_').unwrap_or(("", own));

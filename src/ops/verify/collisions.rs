@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::error::Result;
 use crate::model::check::Check;
 use crate::model::key::Sha256;
+use crate::model::remedy::Remedy;
 use crate::plan::Item;
 use crate::report::Finding;
 use crate::store::layout::Namespace;
@@ -47,12 +48,20 @@ pub(super) fn collisions(
         let Some((.., first)) = ranked.first().map(|(.., entry)| ((), *entry)) else {
             continue;
         };
+        // A run drops what claims the record of a source that is there.
+        let remedy = match ranked.iter().all(|(_, is_gone, ..)| *is_gone) {
+            true => Remedy::CopyOfStore,
+            false => Remedy::Checksum,
+        };
         for (.., key, _) in ranked.iter().skip(1) {
             let message = format!(
                 "the entry of {} has this session, or its stream, already",
                 first.source
             );
-            found.insert(**key, Finding::new(Check::KeyCollision, message));
+            found.insert(
+                **key,
+                Finding::new(Check::KeyCollision, message).helped_by(remedy),
+            );
         }
     }
     Ok(found)

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::model::message::Residue;
+use crate::model::plural::count;
 use crate::report::Difference;
 
 /// Longest part of a content that is shown, in characters.
@@ -147,12 +148,13 @@ fn words(store: Option<&Value>, given: Option<&Value>) -> (String, usize) {
     let (of_store, of_given) = (store.chars().count(), given.chars().count());
     let words = match of_store == of_given {
         true => format!(
-            "{of_store} characters each, different from character {} on",
+            "{} each, different from character {} on",
+            count(of_store as u64, "character"),
             at + 1
         ),
         false => format!(
-            "{of_store} characters in the store, {of_given} from the source, different from \
-             character {} on",
+            "{} in the store, {of_given} from the source, different from character {} on",
+            count(of_store as u64, "character"),
             at + 1
         ),
     };

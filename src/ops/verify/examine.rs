@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::judge::{Held, Judge};
+use super::judge::{Held, Judge, Relation};
 use super::lockstep::{Given, Lockstep};
 use crate::error::{Error, Result};
 use crate::fs::stat::Stat;
@@ -34,6 +34,8 @@ pub(crate) struct Examiner<'a> {
     pub(crate) shown: usize,
     /// Whether the run ledger could be read: without it nothing is said of runs.
     pub(crate) knows_runs: bool,
+    /// Whether the sub-agents file could be read, or is not there.
+    pub(crate) knows_subagents: bool,
 }
 
 /// What an examination gave.
@@ -45,6 +47,8 @@ pub(crate) struct Examined {
     pub(super) given: Given,
     /// The record was held against its source.
     pub(crate) is_compared: bool,
+    /// How a stream stands to a source without an entry.
+    pub(super) relation: Option<Relation>,
     /// No entry, and none is due: the application goes on in the store.
     pub(super) is_left_alone: bool,
 }
@@ -55,8 +59,21 @@ pub(super) enum State {
     Same(Source),
     /// It was read, and other bytes, or other rules, gave the record.
     Other(Source),
-    /// There is nothing to hold the record against.
+    /// It gives nothing to hold the record against.
     Unread,
+    /// There is none.
+    Gone,
+}
+
+/// How an accepted failure stands to the source as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acceptance {
+    /// None was accepted, or nobody knows.
+    None,
+    /// It is of these very bytes.
+    OfThis,
+    /// The source has changed since.
+    OfOther,
 }
 
 impl Examiner<'_> {
@@ -106,8 +123,9 @@ impl Examiner<'_> {
         let before = stat()?;
         let mut lockstep = Lockstep::open(layout, name, self.shown)?;
         let mut found = Vec::new();
+        let is_settled = self.acceptance(entry, item)? == Acceptance::OfThis;
         let state = match item {
-            None => State::Unread,
+            None => State::Gone,
             Some(item) => match self.importer.read_source(item, &mut lockstep) {
                 Ok(source) if source.has_changed => return Ok(None),
                 Ok(source) => self.state(entry, item, source, &mut found),
@@ -115,6 +133,15 @@ impl Examiner<'_> {
                 Err(reject) => self.rejected(entry, item, reject.error, &mut found)?,
             },
         };
+        if is_settled {
+            // What was accepted is told as such, with the reason.
+            let told = [
+                Check::SourceChanged,
+                Check::SourceSilent,
+                Check::SourceUnreadable,
+            ];
+            found.retain(|finding| !told.contains(&finding.code));
+        }
         lockstep.finish(self.importer.interrupt)?;
         let held = Held::of(layout, name, key)?;
         if before != stat()? {
@@ -127,7 +154,7 @@ impl Examiner<'_> {
                 let header = source.reading.header.thread_id.as_deref();
                 Some(lineage::thread_id(header, name.as_str()).0)
             }
-            State::Unread => None,
+            State::Unread | State::Gone => None,
         };
         let judge = Judge {
             examiner: self,
@@ -140,12 +167,15 @@ impl Examiner<'_> {
             found,
             wrong: Vec::new(),
             is_moved: item.is_some_and(|item| has_moved(entry, item)),
+            is_settled,
+            is_ahead: false,
         };
         Ok(Some(Examined {
             found: judge.judge(),
             thread_id,
             given,
             is_compared,
+            relation: None,
             is_left_alone: false,
         }))
     }
@@ -222,14 +252,30 @@ impl Examiner<'_> {
             ),
         };
         found.push(finding);
-        Ok(State::Unread)
+        Ok(match error.code() {
+            Code::Vanished => State::Gone,
+            _ => State::Unread,
+        })
+    }
+
+    /// Whether a failure of an entry's source was accepted, and of which bytes.
+    pub(super) fn acceptance(&self, entry: &Entry, item: Option<&Item>) -> Result<Acceptance> {
+        let (Some(accepted), Some(item)) = (&entry.accepted, item) else {
+            return Ok(Acceptance::None);
+        };
+        Ok(match self.hash(item)? {
+            hash if hash == accepted.sha256 => Acceptance::OfThis,
+            // It cannot be read now, so nobody knows.
+            None => Acceptance::None,
+            Some(_) => Acceptance::OfOther,
+        })
     }
 
     /// The hash of an item's source; `None` if it cannot be read.
     pub(super) fn hash(&self, item: &Item) -> Result<Option<Sha256>> {
-        let Reads::File(_) = &item.reads else {
-            return Ok(None);
-        };
+        if let Reads::History(subagent) = &item.reads {
+            return Ok(Some(subagent.sha256));
+        }
         let path = self.importer.workspace.join(item.session.source.relative());
         let hash =
             Input::open(&path, self.importer.interrupt, &|_| ()).and_then(|input| input.hash());

@@ -9,7 +9,10 @@ use super::examine::State;
 use super::judge::{Judge, about};
 use crate::model::check::{Check, Weight};
 use crate::model::key::Sha256;
-use crate::plan::Reads;
+use crate::model::session::Reading;
+use crate::ops::import::defaults;
+use crate::plan::identity::has_unix_time;
+use crate::plan::{Item, Reads};
 use crate::report::{Difference, Finding};
 use crate::source::openhuman::lineage;
 use crate::store::kv;
@@ -117,6 +120,8 @@ impl Judge<'_> {
                 "source" if self.is_moved => "",
                 "source" => "companion",
                 "import" => "",
+                // The source does not say when it ended; its file's time did.
+                "updated" if self.is_end_from_mtime() => "",
                 _ => return true,
             };
             if !what.is_empty() {
@@ -125,6 +130,16 @@ impl Judge<'_> {
             false
         });
         (kept.collect(), outdated)
+    }
+
+    /// Whether the end that reading gives is the time of the source's file,
+    /// which salvage takes where there is no header.
+    fn is_end_from_mtime(&self) -> bool {
+        let (State::Same(source), Some(item)) = (&self.state, self.item) else {
+            return false;
+        };
+        let header = &source.reading.header;
+        source.reading.salvaged && defaults(item).updated == header.updated
     }
 
     /// A descriptor that is as it was written tells what its entry must say.
@@ -184,6 +199,7 @@ impl Judge<'_> {
                 }
                 !(NOT_READ.contains(&name)
                     || name == "rules"
+                    || is_generation_by_place(field, item, reading)
                     || (self.is_moved && OF_PATH.contains(&name))
                     || (told && name == "lines"))
             });
@@ -220,6 +236,21 @@ impl Judge<'_> {
                 .collect(),
         }
     }
+}
+
+/// Whether a generation differs only as the places where its source has lain:
+/// a transcript of the second is told from one of the third by its date folder
+/// alone, and the record of a source that moves stays as it is.
+fn is_generation_by_place(field: &Field, item: &Item, reading: &Reading) -> bool {
+    let is_second_or_third = |value: &Option<Value>| {
+        let generation = value.as_ref().and_then(Value::as_u64);
+        matches!(generation, Some(2 | 3))
+    };
+    field.name == "generation"
+        && is_second_or_third(&field.store)
+        && is_second_or_third(&field.given)
+        && reading.header.thread_id.is_none()
+        && !has_unix_time(&item.session.stem)
 }
 
 fn missing(name: &str) -> Field {

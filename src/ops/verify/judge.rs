@@ -39,6 +39,11 @@ pub(super) struct Judge<'a> {
     /// Fields of the entry that are not what they should be.
     pub(super) wrong: Vec<Field>,
     pub(super) is_moved: bool,
+    /// The source failed as it is, and somebody has accepted that.
+    pub(super) is_settled: bool,
+    /// The application has gone further than the source: an import leaves the
+    /// session alone.
+    pub(super) is_ahead: bool,
 }
 
 impl Judge<'_> {
@@ -55,6 +60,7 @@ impl Judge<'_> {
         }
         self.lines(messages.as_ref(), residue.as_ref());
         self.entry();
+        self.remedies();
         self.found
     }
 
@@ -81,7 +87,7 @@ impl Judge<'_> {
         let given = self.lockstep.given.messages;
         let relation = Relation::of(seen, given);
         let is_same_source = matches!(self.state, State::Same(_));
-        let is_read = !matches!(self.state, State::Unread);
+        let is_read = !matches!(self.state, State::Unread | State::Gone);
         if !is_as_left && is_read {
             let is_written_on = match (is_same_source, relation) {
                 (true, relation) => relation == Relation::Ahead,
@@ -89,6 +95,7 @@ impl Judge<'_> {
             };
             if is_written_on {
                 let message = written_on(seen, given);
+                self.is_ahead = relation == Relation::Ahead;
                 self.tell(Check::WrittenOn, file, message);
                 return true;
             }
@@ -118,16 +125,24 @@ impl Judge<'_> {
                 (Check::StreamChanged, message.to_owned())
             }
             (false, false) if is_read => {
-                let message = format!(
-                    "stream and source have both changed, and part after message {}",
-                    seen.agreed
-                );
+                let parted = format!("part after message {}", seen.agreed);
+                if self.is_settled {
+                    let message = format!("stream and source {parted}, and both are kept");
+                    self.tell(Check::AcceptedItem, file, message);
+                    return true;
+                }
+                let message = format!("stream and source have both changed, and {parted}");
                 (Check::StreamDiverged, message)
             }
             (false, false) => {
-                let message = "its bytes are not those that were written, and there is no source \
-                               to compare it with";
-                (Check::StreamChanged, message.to_owned())
+                let why = match self.state {
+                    State::Gone => "there is no source",
+                    _ => "its source gives nothing",
+                };
+                let message = format!(
+                    "its bytes are not those that were written, and {why} to compare it with"
+                );
+                (Check::StreamChanged, message)
             }
         };
         let first = match code {
@@ -141,7 +156,8 @@ impl Judge<'_> {
             differences: seen.differences.clone(),
             ..about(code, file, message)
         });
-        false
+        // Who has written the one has written the descriptor, too.
+        code == Check::StreamDiverged
     }
 
     /// A stream that is as it was left must have the messages that its entry

@@ -156,6 +156,8 @@ impl Followed {
         if fields.is_empty() {
             return;
         }
+        // The source goes on where the stream holds what it once had.
+        seen.dropped += u64::from(is_dropped(&record));
         seen.differing += 1;
         if seen.differs.is_none() {
             seen.differs = Some(seen.records);

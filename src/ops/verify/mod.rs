@@ -7,7 +7,7 @@
 //!
 //! `task` says what is to be examined, `lockstep` holds a source against its
 //! record while it is read, `examine` does that for one entry, `judge` and
-//! `fields` say what follows, `difference` how two records differ, and `store`
+//! `fields` say what follows, `remedy` what helps, `difference` how two records differ, and `store`
 //! and `collisions` look at what belongs to no single entry.
 
 mod collisions;
@@ -16,6 +16,7 @@ pub(crate) mod examine;
 mod fields;
 mod judge;
 mod lockstep;
+mod remedy;
 mod store;
 mod task;
 
@@ -92,6 +93,8 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
     diagnostics.extend(more);
     diagnostics.extend(store.unfinished_undo());
     let (subagents, trouble) = Subagents::read(&workspace);
+    // Nothing of a damaged file is used.
+    let knows_subagents = trouble.is_empty() || subagents.mtime.is_some();
     diagnostics.extend(trouble);
     let (ledger, trouble) = RunLedger::read(&workspace);
     let knows_runs = trouble.is_empty();
@@ -120,6 +123,7 @@ pub fn verify(options: &VerifyOptions, progress: &mut impl Progress) -> Result<V
         importer: &importer,
         shown: if options.diff { SHOWN } else { 0 },
         knows_runs,
+        knows_subagents,
     };
     let mut verify = Verify {
         only,
@@ -266,7 +270,11 @@ impl Verify<'_> {
         Ok(())
     }
 
-    fn add(&mut self, finding: Finding) {
+    fn add(&mut self, mut finding: Finding) {
+        if finding.severity == Weight::Finding && finding.remedy.is_none() {
+            let store = self.examiner.importer.store;
+            finding.remedy = Some(remedy::usual(store, &finding));
+        }
         match finding.severity {
             Weight::Finding => self.report.findings.push(finding),
             Weight::Notice => self.report.notices.push(finding),

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::model::check::Check;
 use crate::model::key::{SessionKey, Sha256};
 use crate::model::plural::count;
+use crate::model::remedy::Remedy;
 use crate::ops::options::Only;
 use crate::plan::Item;
 use crate::report::Finding;
@@ -114,12 +115,12 @@ impl Whole {
         found.extend(lost.map(|(key, reason)| {
             let message =
                 format!("an item ledger entry cannot be read, and no source is its: {reason}");
-            of_key(
-                Check::EntryDamaged,
-                Namespace::Items,
-                &key.to_string(),
-                message,
-            )
+            let key = key.to_string();
+            let finding = of_key(Check::EntryDamaged, Namespace::Items, &key, message);
+            match store.is_in_the_way(Namespace::Items, &key) {
+                true => finding,
+                false => finding.helped_by(Remedy::CopyOrRemove),
+            }
         }));
         found.extend(self.damaged_failures.iter().map(|damaged| {
             let message = format!(
@@ -135,6 +136,11 @@ impl Whole {
         }));
         let strangers = Strangers::of(store, self, entries, items)?;
         found.extend(self.marker(store, entries, items, strangers.complete));
+        if items.is_empty() {
+            // Without a session a run writes nothing, and these vouch for none.
+            let of_run = found.iter_mut().filter(|finding| is_of_run(finding.code));
+            of_run.for_each(|finding| finding.remedy = Some(Remedy::Remove));
+        }
         found.extend(strangers.found);
         found.extend(files(store)?);
         if self.lacks_format {
@@ -352,8 +358,19 @@ fn files(store: &Store) -> Result<Vec<Finding>> {
     Ok(found)
 }
 
+/// Whether it is about what the end of a run writes.
+fn is_of_run(code: Check) -> bool {
+    matches!(
+        code,
+        Check::FailureDamaged
+            | Check::MarkerDamaged
+            | Check::MarkerCounts
+            | Check::MarkerWithFailures
+    )
+}
+
 /// A key's file, relative to the store.
-fn key_file(namespace: Namespace, key: &str) -> String {
+pub(super) fn key_file(namespace: Namespace, key: &str) -> String {
     format!("{KV}/{}/{}", namespace.as_str(), key_file_name(key))
 }
 

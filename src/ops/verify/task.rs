@@ -4,15 +4,16 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::examine::{Examined, Examiner};
+use super::examine::{Acceptance, Examined, Examiner};
 use super::judge::Relation;
 use super::lockstep::Lockstep;
-use super::store::Whole;
+use super::store::{Whole, key_file};
 use crate::error::{Error, Result};
 use crate::model::check::Check;
 use crate::model::key::{SessionKey, Sha256};
 use crate::model::message::Discard;
 use crate::model::plural::count;
+use crate::model::remedy::Remedy;
 use crate::model::session::Kind;
 use crate::ops::compare::describe;
 use crate::plan::Item;
@@ -129,39 +130,51 @@ impl<'a> Task<'a> {
         if let Some(accepted) = &entry.accepted {
             let message = format!("settled on {}: {}", accepted.at, accepted.reason);
             found.push(Finding::new(Check::AcceptedItem, message));
-            let hash = item.map(|item| examiner.hash(item)).transpose()?.flatten();
-            if hash.is_some_and(|hash| Some(hash) != accepted.sha256) {
+            if examiner.acceptance(entry, item)? == Acceptance::OfOther {
                 let message = "the source changed since it was settled";
                 found.push(Finding::new(Check::SourceChanged, message));
             }
         }
-        let is_marked_ours =
-            entry.tool.is_some() || entry.rules.is_some() || entry.sha256.is_some();
         if !entry.is_ours() {
-            found.push(if is_marked_ours {
+            let examined = self.thread(examiner)?;
+            found.push(if entry.has_lost_its_hash() {
                 let message = "its item ledger entry is ours and has no journal_sha256";
-                Finding::new(Check::EntryDiffers, message)
+                let mut finding = Finding::new(Check::EntryDiffers, message);
+                finding.file = Some(key_file(Namespace::Items, &key.to_string()));
+                finding.helped_by(match (item, &examined.thread_id) {
+                    (Some(_), Some(_)) => Remedy::Checksum,
+                    (Some(_), None) => Remedy::MendSource,
+                    (None, _) => Remedy::CopyOrRemove,
+                })
             } else {
                 let message = "the application's earlier importer wrote its record";
                 Finding::new(Check::OlderImporter, message)
             });
-            return Ok(Examined {
-                found,
-                ..self.thread(examiner)?
-            });
+            return Ok(Examined { found, ..examined });
         }
         if item.is_none() {
             found.push(without_item(examiner, entry));
         }
         if item.is_none() && !is_key_of(key, entry) {
             let message = "its item ledger entry is not that of the source it names";
-            found.push(Finding::new(Check::EntryDiffers, message));
+            let finding = Finding::new(Check::EntryDiffers, message);
+            found.push(finding.helped_by(Remedy::CopyOfStore));
         }
         let mut examined = match entry.journal_sha256 {
             Some(_) => examiner.examine(key, entry, item)?,
             // Settled before anything of it was imported.
             None => Examined::default(),
         };
+        // One word about what was accepted: the reason, and what it covers.
+        let is_of_acceptance = |finding: &&mut Finding| finding.code == Check::AcceptedItem;
+        let covered = examined.found.iter_mut().find(is_of_acceptance);
+        let reason = found
+            .iter()
+            .position(|finding| finding.code == Check::AcceptedItem);
+        if let (Some(covered), Some(at)) = (covered, reason) {
+            let reason = found.remove(at).message;
+            covered.message = format!("{reason}; {}", covered.message);
+        }
         examined.found.extend(found);
         Ok(examined)
     }
@@ -170,10 +183,30 @@ impl<'a> Task<'a> {
     fn unimported(&self, examiner: &Examiner<'_>, item: &Item, whole: &Whole) -> Result<Examined> {
         if let Some(reason) = whole.damaged_entry(&item.ledger_key()) {
             let message = format!("its item ledger entry cannot be read: {reason}");
-            let found = vec![Finding::new(Check::EntryDamaged, message)];
+            let mut finding = Finding::new(Check::EntryDamaged, message);
+            finding.file = Some(key_file(Namespace::Items, &item.ledger_key().to_string()));
+            let examined = match &item.name {
+                Some(name) => beside(examiner, item, name, whole)?,
+                None => Examined::default(),
+            };
+            if examiner
+                .importer
+                .store
+                .is_in_the_way(Namespace::Items, &item.ledger_key().to_string())
+            {
+                finding.remedy = Some(Remedy::MoveAway);
+            } else if examined.thread_id.is_none() {
+                finding.remedy = Some(Remedy::MendSource);
+            } else if matches!(
+                examined.relation,
+                Some(Relation::Ahead | Relation::Diverged)
+            ) {
+                // To an import that knows of no entry it is the application's.
+                finding.remedy = Some(Remedy::Overwrite);
+            }
             return Ok(Examined {
-                found,
-                ..self.thread(examiner)?
+                found: vec![finding],
+                ..examined
             });
         }
         let mut examined = match &item.name {
@@ -195,6 +228,10 @@ fn without_item(examiner: &Examiner<'_>, entry: &Entry) -> Finding {
     let gone = || Finding::new(Check::SourceGone, "the source is gone");
     if entry.kind == Some(Kind::SubagentHistory) {
         let id = entry.source.split_once('#').map(|(_, id)| id);
+        if !examiner.knows_subagents {
+            let message = "the sub-agents file cannot be read";
+            return Finding::new(Check::SourceUnreadable, message);
+        }
         let records = &examiner.importer.subagents.records;
         return match records.iter().any(|record| Some(record.id.as_str()) == id) {
             true => {
@@ -276,6 +313,7 @@ fn beside(
     let has_descriptor = layout.key_file(Namespace::Sessions, name.as_str()).exists();
     let is_of_import = whole.is_of_import(name);
     let relation = Relation::of(&seen, given);
+    examined.relation = Some(relation);
     let agreed = seen.agreed;
     examined.found.push(match relation {
         Relation::Ahead if has_descriptor && !is_of_import => Finding::new(
