@@ -104,14 +104,14 @@ fn whatever_becomes_of_a_source_nothing_of_it_goes() {
     });
     let held = std::cell::Cell::new(0_usize);
     let sources = proptest::collection::vec(source(), 1..=AT_ONCE);
-    let result = runner.run(&sources, |sources| {
-        let found = over_time(&sources).map_err(TestCaseError::fail)?;
+    let result = runner.run(&(sources, any::<bool>()), |(sources, salvage)| {
+        let found = over_time(&sources, salvage).map_err(TestCaseError::fail)?;
         held.set(held.get() + found);
         Ok(())
     });
     match result {
         Ok(()) => {}
-        Err(TestError::Fail(what, sources)) => {
+        Err(TestError::Fail(what, (sources, _))) => {
             let texts = sources.iter().flat_map(|source| &source.versions);
             let texts: Vec<_> = texts.map(|text| text.escape_ascii().to_string()).collect();
             panic!("{what}\n{texts:#?}");
@@ -132,7 +132,7 @@ fn path(number: usize, source: &Source) -> String {
 
 /// Imports each version over the one before. Gives how many messages and lines
 /// had to be in the store still.
-fn over_time(sources: &[Source]) -> Result<usize, String> {
+fn over_time(sources: &[Source], salvage: bool) -> Result<usize, String> {
     let memory = Path::new("/dev/shm");
     let folder = tempfile::tempdir_in(memory)
         .or_else(|_| tempfile::tempdir())
@@ -155,6 +155,7 @@ fn over_time(sources: &[Source]) -> Result<usize, String> {
         }
         let options = Options {
             workspace: Some(folder.path().to_owned()),
+            salvage: salvage && version % 2 == 1,
             ..Options::default()
         };
         run(&options, &mut ()).map_err(|error| error.to_string())?;

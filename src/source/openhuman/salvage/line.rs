@@ -135,13 +135,15 @@ fn message(record: &str, rules: &[&'static str]) -> Option<Salvaged> {
         rules: rules.to_vec(),
         ..Salvaged::default()
     };
-    let record = match json::scan(record) {
-        Err(Unfit::LoneSurrogate) => {
-            salvaged.rules.push("lone-surrogate");
-            Cow::Owned(json::mend_surrogates(record))
-        }
-        _ => Cow::Borrowed(record),
-    };
+    // Both may be in one record, and a scan tells only the first.
+    let mended = json::mend_surrogates(record);
+    if mended != record {
+        salvaged.rules.push("lone-surrogate");
+    }
+    let record = mended;
+    if json::scan(&record) == Err(Unfit::NumberOutOfRange) {
+        salvaged.rules.push("number-out-of-range");
+    }
     let fields = Fields::parse(&record).ok()?;
     let kind = fields.last("kind").unwrap_or_default();
     let is_message = fields.last("_meta").is_none()
@@ -202,7 +204,7 @@ impl Salvaged {
             self.left_out.extend(earlier);
             self.left_out.pop();
         }
-        let text = if content.starts_with('"') {
+        let text = if content.starts_with('"') && json::scan(content).is_ok() {
             content.to_owned()
         } else if content == "null" {
             self.rule_once("no-content");
@@ -263,6 +265,17 @@ mod tests {
         let mut all = contents(line);
         assert_eq!(all.len(), 1, "{all:?}");
         all.remove(0)
+    }
+
+    #[test]
+    fn several_things_may_be_wrong_at_once() {
+        let line = r#"{"role":"tool","x":-1e400,"content":"\uD800a","y":"\uDC00"}"#;
+        let all = messages(line.as_bytes());
+        let rule = "lone-surrogate+number-out-of-range";
+        assert_eq!(contents(line), [("\u{fffd}a".to_owned(), rule.to_owned())]);
+        for (_, raw) in all.iter().flat_map(|one| &one.fields) {
+            assert_ne!(json::scan(raw), Err(Unfit::LoneSurrogate), "{raw}");
+        }
     }
 
     #[test]
