@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Workspace, assert_schema};
+use support::{DEFAULT_SIGNALS, Workspace, assert_schema};
 
 const USER: &str = r#"{"role":"user","content":"hello"}"#;
 
@@ -62,10 +62,14 @@ fn ctrl_c_twice_ends_at_once() {
 fn an_ignored_hangup_stays_ignored() {
     let (workspace, held) = waiting();
     let process = workspace.process(&["--retry-lock", "10m"]);
+    // Not through `env`, which would undo what `nohup` does.
+    let program = [process.get_program()].into_iter();
+    let program = program.filter(|program| *program != "env");
+    let arguments = process.get_args().filter(|one| *one != DEFAULT_SIGNALS);
     let mut command = Command::new("nohup");
     command
-        .arg(process.get_program())
-        .args(process.get_args())
+        .args(program)
+        .args(arguments)
         .env("HOME", workspace.home());
     let mut child = command
         .stdout(Stdio::null())

@@ -201,7 +201,16 @@ impl Workspace {
     /// The same to be started, watched and stopped.
     pub fn process(&self, arguments: &[&str]) -> std::process::Command {
         let program = assert_cmd::cargo::cargo_bin!("session-import");
-        let mut command = std::process::Command::new(program);
+        let mut command = match ignores_signals() {
+            // A job in the background of a script starts so, and what is
+            // ignored stays so in every process that it starts.
+            true => {
+                let mut command = std::process::Command::new("env");
+                command.arg(DEFAULT_SIGNALS).arg(program);
+                command
+            }
+            false => std::process::Command::new(program),
+        };
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);
         });
@@ -249,6 +258,18 @@ const FOREIGN: &[&str] = &[
 /// A plain message line.
 pub fn message(role: &str, content: &str) -> String {
     serde_json::json!({"role": role, "content": content}).to_string()
+}
+
+/// Makes `env` undo what a process is told to ignore.
+pub const DEFAULT_SIGNALS: &str = "--default-signal=INT,TERM,HUP";
+
+/// Whether signals that end a process are ignored here.
+fn ignores_signals() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is 1, SIGINT 2, SIGTERM 15; the lowest bit is that of 1.
+    ignored.is_some_and(|mask| mask & 0x4003 != 0)
 }
 
 /// Whether this is the user who may do anything.
