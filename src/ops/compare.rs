@@ -58,9 +58,12 @@ pub(crate) struct Compare {
     /// Messages that are in the source still, but none of its messages, each
     /// with the line of the source that it is in.
     set_aside: Vec<(u64, Sha256, Beside)>,
-    /// A damaged line that is the beginning of what the source gives there:
-    /// somebody was stopped while it wrote it.
-    begun: Option<u64>,
+    /// A damaged line that is what the source gives there: the beginning of
+    /// it, or as long as it and much alike.
+    known: Option<u64>,
+    /// Lines of the source that are residue, and the digests of their texts.
+    residue: Vec<(u64, Sha256)>,
+    settled: usize,
     /// When the stream's records were written, as far as they were read.
     times: Times,
 }
@@ -92,7 +95,9 @@ impl Compare {
             poorer: Vec::new(),
             differing: Messages::default(),
             set_aside: Vec::new(),
-            begun: None,
+            known: None,
+            residue: Vec::new(),
+            settled: 0,
             times: Times::None,
         }))
     }
@@ -105,6 +110,11 @@ impl Compare {
             (State::Agreeing | State::StoreEnded, Times::One(ms)) => Some(ms),
             _ => None,
         }
+    }
+
+    /// The lines of the source that are residue, and the digests of their texts.
+    pub(crate) fn take_residue(&mut self) -> Vec<(u64, Sha256)> {
+        std::mem::take(&mut self.residue)
     }
 
     /// How the two stand, now that the source is read.
@@ -160,7 +170,7 @@ impl Compare {
                 // What is no file holds nothing; a disk that fails does.
                 Err(damaged) if !damaged.is_of_line() => return self.stream.check(damaged),
                 Err(damaged) => {
-                    if self.begun != Some(damaged.line) {
+                    if self.known != Some(damaged.line) {
                         each(Gone::Damaged(damaged.line, self.stream.raw()))?;
                     }
                     continue;
@@ -181,6 +191,19 @@ impl Compare {
             }
         }
     }
+}
+
+/// Whether a line that is no record is a record of ours, cut off or with some
+/// bytes wrong: `start` is that record up to its time. Two lines that ran into
+/// one are longer.
+fn is_damaged(line: &[u8], start: &[u8]) -> bool {
+    if start.starts_with(line) {
+        return true;
+    }
+    // The time and a brace.
+    let is_as_long = (start.len() + 2..start.len() + 22).contains(&line.len());
+    let same = line.iter().zip(start).filter(|(a, b)| a == b).count();
+    is_as_long && same * 2 > start.len()
 }
 
 pub(crate) fn describe(damaged: &Damaged) -> String {
@@ -228,8 +251,8 @@ impl Sink for Compare {
                     let mut line = Vec::new();
                     let members = |line: &mut Vec<u8>| journal::message_members(line, message);
                     let is_line = journal::line_start(&mut line, self.agreed, members);
-                    let is_begun = is_line.is_ok() && line.starts_with(self.stream.raw());
-                    self.begun = is_begun.then_some(damaged.line);
+                    let is_known = is_line.is_ok() && is_damaged(self.stream.raw(), &line);
+                    self.known = is_known.then_some(damaged.line);
                 }
             }
         }
@@ -240,14 +263,16 @@ impl Sink for Compare {
         Ok(())
     }
 
-    fn residue(&mut self, _: &Residue<'_>) -> Result<()> {
+    fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
+        self.residue.push((residue.line, Sha256::of(residue.text)));
         Ok(())
     }
 
     fn restart(&mut self) -> Result<()> {
         self.stream.rewind()?;
         self.agreed = 0;
-        self.begun = None;
+        self.known = None;
+        self.residue.truncate(self.settled);
         self.times = Times::None;
         self.state = State::Agreeing;
         self.poorer.clear();
@@ -256,6 +281,7 @@ impl Sink for Compare {
     }
 
     fn settle(&mut self) -> Result<()> {
+        self.settled = self.residue.len();
         Ok(())
     }
 
@@ -280,6 +306,9 @@ impl Sink for Tee<'_> {
     }
 
     fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
+        if let Some(compare) = &mut self.compare {
+            compare.residue(residue)?;
+        }
         self.to.residue(residue)
     }
 
@@ -291,6 +320,9 @@ impl Sink for Tee<'_> {
     }
 
     fn settle(&mut self) -> Result<()> {
+        if let Some(compare) = &mut self.compare {
+            compare.settle()?;
+        }
         self.to.settle()
     }
 

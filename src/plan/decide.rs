@@ -169,7 +169,9 @@ impl Decide<'_> {
         let is_moved = item.entry.is_none();
         let looks_same = stat.size == known.size
             && (is_moved || self.clock.cap_mtime(stat.mtime_ms()) == known.mtime_ms);
-        if !looks_same && !self.wishes.checksum {
+        // Read again also where its bytes may be the same: the entry gets the
+        // new time, or each run would look at it anew.
+        if !looks_same {
             return false;
         }
         let is_known = self.cache.role(&item.session.source, Some(stat)).is_some();

@@ -132,8 +132,9 @@ impl Writer {
         }
         for (name, mut handed) in by_name {
             let traces = self.store().traces(&name, &handed.vouched)?;
-            // Without its stream there is nothing that an entry could vouch for.
-            let is_only_copy = !handed.is_in_source && traces.stream.is_some();
+            // Without its files there is nothing that an entry could vouch for.
+            let has_files = traces.stream.is_some() || traces.residue.is_some();
+            let is_only_copy = !handed.is_in_source && has_files;
             match traces.foreign.is_some() || is_only_copy {
                 true => back.append(&mut handed.keys),
                 false => remove(handed.keys, Some((name, traces))),

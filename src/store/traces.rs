@@ -236,16 +236,20 @@ impl Store {
         let Some(mut residue) = StreamReader::open(&residue)? else {
             return Ok(false);
         };
-        // As the draft writes it. A line that cannot be read is not one of ours.
-        while let Ok(Some(record)) = residue.next() {
-            if record
-                .value()
-                .starts_with(r#"{"line":null,"why":"dropped""#)
-            {
-                return Ok(true);
+        loop {
+            match residue.next() {
+                // As the draft writes it.
+                Ok(Some(record)) => {
+                    let dropped = r#"{"line":null,"why":"dropped""#;
+                    if record.value().starts_with(dropped) {
+                        return Ok(true);
+                    }
+                }
+                Ok(None) => return Ok(false),
+                // Nobody can tell what it is.
+                Err(_) => return Ok(true),
             }
         }
-        Ok(false)
     }
 
     /// Entries that an undo was about to remove when it was cut off.

@@ -1,11 +1,8 @@
 //! What only the store still has of a session. Whatever takes the place of its
 //! record, that stays, in the residue (`tinyagents-store.md`, Journals).
 
-use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
-use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -15,7 +12,6 @@ use crate::error::Result;
 use crate::model::diagnostic::{Code, Diagnostic};
 use crate::model::key::Sha256;
 use crate::model::plural::count;
-use crate::model::session::Kind;
 use crate::ops::compare::{Compare, Gone};
 use crate::plan::Item;
 use crate::store::Draft;
@@ -50,6 +46,14 @@ impl Dropped {
         );
         Some(Diagnostic::new(Code::DroppedMessages, message))
     }
+}
+
+/// A session that is read.
+struct Session<'a> {
+    item: &'a Item,
+    name: &'a StoreName,
+    /// Its entry, if the source is as it was then.
+    unchanged: Option<&'a Entry>,
 }
 
 /// What was found in the old residue.
@@ -89,14 +93,19 @@ impl Importer<'_> {
     ) -> Result<Dropped> {
         let unchanged = item.record().filter(|entry| entry.sha256 == Some(hash));
         let mut dropped = Dropped::default();
+        let mut compare = compare;
+        let residue = compare.as_mut().map(Compare::take_residue);
+        let session = Session {
+            item,
+            name,
+            unchanged,
+        };
         let Kept { mut moved, known } =
-            self.keep_residue(item, name, unchanged, &mut dropped, draft.as_deref_mut())?;
+            self.keep_residue(&session, residue, &mut dropped, draft.as_deref_mut())?;
         let Some(mut compare) = compare else {
             return Ok(dropped);
         };
         compare.relation();
-        let stream = self.store.layout().stream_file(&name.messages());
-        let is_ours = LazyCell::new(|| is_of_import(unchanged, &stream));
         compare.dropped(&known, |gone| match gone {
             Gone::Record(record) => {
                 if take(&mut moved, &Sha256::of(record.as_bytes())) {
@@ -109,9 +118,7 @@ impl Importer<'_> {
                 }
             }
             Gone::Damaged(line, bytes) => {
-                let is_in_source =
-                    unchanged.is_some_and(|entry| line <= entry.messages) && *is_ours;
-                if is_in_source || take(&mut moved, &Sha256::of(bytes)) {
+                if take(&mut moved, &Sha256::of(bytes)) {
                     return Ok(());
                 }
                 dropped.lines += 1;
@@ -124,12 +131,16 @@ impl Importer<'_> {
     /// Takes over what is in the old residue and not in the source any more.
     fn keep_residue(
         &self,
-        item: &Item,
-        name: &StoreName,
-        unchanged: Option<&Entry>,
+        session: &Session<'_>,
+        new: Option<Vec<(u64, Sha256)>>,
         dropped: &mut Dropped,
         mut draft: Option<&mut Draft>,
     ) -> Result<Kept> {
+        let Session {
+            item,
+            name,
+            unchanged,
+        } = *session;
         let path = self.store.layout().stream_file(&name.residue());
         let mut kept = Kept::default();
         let Some(mut old) = StreamReader::open(&path)? else {
@@ -145,26 +156,29 @@ impl Importer<'_> {
         let in_source = unchanged.is_some() && is_as_left;
         let mut old_lines = match in_source {
             true => Vec::new(),
-            false => self.old_lines(item, &mut old)?,
+            false => self.old_lines(item, &mut old, new)?,
         }
         .into_iter();
         old.rewind()?;
-        let is_ours = LazyCell::new(|| is_of_import(unchanged, &path));
+        let mut is_whole = true;
         loop {
             let value = match old.next() {
                 Ok(Some(record)) => record.value(),
-                Ok(None) => return Ok(kept),
+                Ok(None) => {
+                    if !is_whole {
+                        kept.moved.clear();
+                    }
+                    return Ok(kept);
+                }
                 Err(damaged) if !damaged.is_of_line() => {
                     old.check(damaged)?;
                     return Ok(kept);
                 }
                 Err(damaged) => {
-                    let is_in_source =
-                        unchanged.is_some_and(|entry| gives_line(entry, damaged.line)) && *is_ours;
-                    if !is_in_source {
-                        dropped.lines += 1;
-                        keep_damaged(&mut draft, damaged.line, "residue", old.raw())?;
-                    }
+                    // So it is not an import's that was cut off.
+                    is_whole = false;
+                    dropped.lines += 1;
+                    keep_damaged(&mut draft, damaged.line, "residue", old.raw())?;
                     continue;
                 }
             };
@@ -204,36 +218,6 @@ impl Importer<'_> {
     }
 }
 
-/// Whether the source of an entry, as it was then, gives a line of the residue:
-/// those come first. In Markdown one record may be several lines.
-fn gives_line(entry: &Entry, line: u64) -> bool {
-    let lines = entry.lines.unwrap_or_default();
-    entry.kind != Some(Kind::Markdown) && line <= lines.residue
-}
-
-/// Whether a stream is as the import of this entry wrote it, but for lines
-/// that cannot be read: the application gives each record a time of its own.
-fn is_of_import(entry: Option<&Entry>, path: &Path) -> bool {
-    let (Some(entry), Ok(Some(mut stream))) = (entry, StreamReader::open(path)) else {
-        return false;
-    };
-    loop {
-        match stream.next() {
-            Ok(Some(record)) => {
-                let ms = i64::try_from(record.created_at_ms).unwrap_or(i64::MAX);
-                let time = DateTime::from_timestamp_millis(ms);
-                let time = time.map(|time| time.to_rfc3339_opts(SecondsFormat::Millis, true));
-                if time.as_ref() != Some(&entry.imported_at) {
-                    return false;
-                }
-            }
-            Ok(None) => return true,
-            Err(damaged) if damaged.is_of_line() => {}
-            Err(_) => return false,
-        }
-    }
-}
-
 /// Keeps a line of the store that nobody can read.
 fn keep_damaged(
     draft: &mut Option<&mut Draft>,
@@ -261,17 +245,8 @@ fn is_message(record: &str) -> bool {
     line.map_or(true, |line| line.why.is_none() || line.role.is_some())
 }
 
-/// How often each digest comes.
-pub(super) fn counted(digests: Vec<Sha256>) -> HashMap<Sha256, u64> {
-    let mut counts = HashMap::new();
-    for digest in digests {
-        *counts.entry(digest).or_default() += 1;
-    }
-    counts
-}
-
 /// Takes one out, if there is one left.
-pub(super) fn take(counts: &mut HashMap<Sha256, u64>, digest: &Sha256) -> bool {
+fn take(counts: &mut HashMap<Sha256, u64>, digest: &Sha256) -> bool {
     match counts.get_mut(digest) {
         Some(count) if *count > 0 => {
             *count -= 1;

@@ -17,6 +17,7 @@ use crate::fs::stat::Stat;
 use crate::model::diagnostic::{Code, Diagnostic, Diagnostics};
 use crate::model::interrupt::Interrupt;
 use crate::model::key::SessionKey;
+use crate::model::plural::count;
 use crate::model::session::Reading;
 use crate::plan::Item;
 use crate::plan::decide::Wishes;
@@ -192,7 +193,14 @@ impl Importer<'_> {
         reading: &Reading,
         stream: Option<Stat>,
     ) -> Outcome {
-        let message = "the store holds all of the source's messages and more; left alone";
+        let mut message =
+            "the store holds all of the source's messages and more; left alone".to_owned();
+        if reading.lines.residue > 0 {
+            let lines = count(reading.lines.residue, "line");
+            message += &format!(
+                "; what is new in the source and no message is in the source only ({lines} in all)"
+            );
+        }
         let mut diagnostics = item.diagnostics.clone();
         diagnostics.push(Diagnostic::new(Code::StoreAhead, message));
         let mut report = report(item, Action::SkippedStoreAhead, diagnostics);
@@ -206,7 +214,7 @@ impl Importer<'_> {
             prepared: None,
             failure: None,
             salvageable: 0,
-            rejected: 0,
+            rejected: reading.rejected,
             ahead: stream,
         }
     }

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Importer;
-use super::dropped::{counted, take};
 use crate::error::Result;
 use crate::model::key::Sha256;
 use crate::model::message::{Message, Residue, Sink, Why};
@@ -54,6 +53,12 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// Whether the line holds a message, which is none of the session's.
+    fn was_message(&self) -> bool {
+        let whys = [Why::Superseded, Why::Interrupted];
+        whys.iter().any(|why| why.as_str() == self.why)
+    }
+
     /// What a message or line is known by that an import has moved already.
     pub(super) fn moved(&self) -> Option<Sha256> {
         match self.record {
@@ -70,11 +75,19 @@ pub(super) struct OldLine {
     pub(super) is_there: bool,
     /// The line of the source that it is now, where those are known.
     pub(super) now: Option<u64>,
+    /// It was a message: one that is a message now is what the stream has.
+    was_message: bool,
 }
 
 impl Importer<'_> {
-    /// The old residue's lines, each looked for in the source.
-    pub(super) fn old_lines(&self, item: &Item, old: &mut StreamReader) -> Result<Vec<OldLine>> {
+    /// The old residue's lines, each looked for in the source. `new` are those
+    /// that it gives now, if they are known.
+    pub(super) fn old_lines(
+        &self,
+        item: &Item,
+        old: &mut StreamReader,
+        new: Option<Vec<(u64, Sha256)>>,
+    ) -> Result<Vec<OldLine>> {
         let mut lines = Vec::new();
         let mut last = (0, Vec::new());
         each_line(old, |number, held| {
@@ -85,12 +98,26 @@ impl Importer<'_> {
                 length: text.len(),
                 is_there: false,
                 now: None,
+                was_message: held.was_message(),
             });
         });
         if lines.is_empty() {
             return Ok(lines);
         }
-        if let Reads::File(format) = &item.reads {
+        let new = match new {
+            Some(new) => new,
+            None => {
+                let mut seen = Digests::default();
+                let read = self.read_source(item, &mut seen);
+                read.map_err(|reject| reject.error)?;
+                seen.lines
+            }
+        };
+        look_in_residue(new, &mut lines);
+        // What is no residue any more may have become a message, or a header.
+        if let Reads::File(format) = &item.reads
+            && lines.iter().any(|line| !line.is_there)
+        {
             let path = self.workspace.join(item.session.source.relative());
             let input = Input::open(&path, self.interrupt, &|_| ())?;
             match format {
@@ -98,19 +125,19 @@ impl Importer<'_> {
                 _ => look_in_text(&input, old, &mut lines)?,
             }
         }
-        // Not in the bytes that were looked at, but perhaps in what the reader
-        // makes of them: a sub-agent's history, a Markdown view.
-        if lines.iter().any(|line| !line.is_there) {
-            let mut seen = Digests::default();
-            let read = self.read_source(item, &mut seen);
-            read.map_err(|reject| reject.error)?;
-            let mut left = counted(seen.digests);
-            for line in &mut lines {
-                let is_there = take(&mut left, &line.digest);
-                line.is_there |= is_there;
-            }
-        }
         Ok(lines)
+    }
+}
+
+/// Looks for lines among those that are residue now, each of which counts once.
+fn look_in_residue(new: Vec<(u64, Sha256)>, old: &mut [OldLine]) {
+    let mut by_digest: HashMap<Sha256, Vec<u64>> = HashMap::new();
+    for (line, digest) in new.into_iter().rev() {
+        by_digest.entry(digest).or_default().push(line);
+    }
+    for line in old {
+        line.now = by_digest.get_mut(&line.digest).and_then(Vec::pop);
+        line.is_there = line.now.is_some();
     }
 }
 
@@ -136,11 +163,16 @@ fn each_line(old: &mut StreamReader, mut each: impl FnMut(u64, &Held<'_>)) {
 fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -> Result<()> {
     let lengths: HashSet<usize> = old.iter().map(|line| line.length).collect();
     let mut sought: HashMap<Sha256, Vec<usize>> = HashMap::new();
-    // The first of several is taken first.
-    for (index, line) in old.iter().enumerate().rev() {
-        sought.entry(line.digest).or_default().push(index);
+    // Those that were found are taken first: they are among these lines, too.
+    for found in [false, true] {
+        for (index, line) in old.iter().enumerate().rev() {
+            if line.is_there == found && !line.was_message {
+                sought.entry(line.digest).or_default().push(index);
+            }
+        }
     }
-    let mut left = old.len();
+    let is_sought = |line: &&OldLine| !line.is_there && !line.was_message;
+    let mut left = old.iter().filter(is_sought).count();
     let mut lines = input.lines_again(0, 0);
     let mut line = Vec::new();
     while left > 0
@@ -174,16 +206,16 @@ fn look_in_text(input: &Input<'_>, old: &mut StreamReader, lines: &mut [OldLine]
     each_line(old, |_, held| {
         if let Some(line) = lines.next() {
             let text = held.text().unwrap_or_default();
-            line.is_there = memmem::find(&bytes, &text).is_some();
+            line.is_there |= memmem::find(&bytes, &text).is_some();
         }
     });
     Ok(())
 }
 
-/// Digests of the residue that a source gives.
+/// The residue that a source gives, by digest.
 #[derive(Debug, Default)]
 struct Digests {
-    digests: Vec<Sha256>,
+    lines: Vec<(u64, Sha256)>,
     settled: usize,
 }
 
@@ -193,17 +225,17 @@ impl Sink for Digests {
     }
 
     fn residue(&mut self, residue: &Residue<'_>) -> Result<()> {
-        self.digests.push(Sha256::of(residue.text));
+        self.lines.push((residue.line, Sha256::of(residue.text)));
         Ok(())
     }
 
     fn restart(&mut self) -> Result<()> {
-        self.digests.truncate(self.settled);
+        self.lines.truncate(self.settled);
         Ok(())
     }
 
     fn settle(&mut self) -> Result<()> {
-        self.settled = self.digests.len();
+        self.settled = self.lines.len();
         Ok(())
     }
 }

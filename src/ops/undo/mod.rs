@@ -143,9 +143,21 @@ impl Undo<'_> {
     fn sessions(&mut self, writer: Option<&Writer>) -> Result<()> {
         let (mut sessions, others_stay) = self.plan()?;
         note_gone(&self.workspace, &mut sessions);
+        let mut orphans = Vec::new();
         if !self.options.overwrite {
             self.note_only_copies(&mut sessions)?;
+            if self.only.is_all() {
+                orphans = self.orphans(&sessions)?;
+            }
         }
+        self.diagnostics.extend(orphans.iter().map(|stream| {
+            let message = format!(
+                "journal/{} belongs to no session of an import, and may be the only copy of what \
+                 it holds; kept",
+                stream.file_name()
+            );
+            Diagnostic::new(Code::OnlyCopy, message)
+        }));
         let failures = self.store.failures()?.by_key;
         let failures: Vec<Sha256> = failures
             .into_iter()
@@ -163,7 +175,8 @@ impl Undo<'_> {
         if !is_interrupted {
             self.report.failures_forgotten = failures.len() as u64;
         }
-        let nothing_stays = self.report.kept + self.report.failed == 0 && !others_stay;
+        let all_went = self.report.kept + self.report.failed == 0 && orphans.is_empty();
+        let nothing_stays = all_went && !others_stay;
         self.report.undone_whole = is_whole && nothing_stays && !is_interrupted;
         let Some(writer) = writer.filter(|_| !is_interrupted) else {
             return Ok(());
