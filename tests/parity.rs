@@ -184,9 +184,13 @@ fn once_they_disagreed() {
             nested(125)
         ),
     ];
-    for text in cases {
+    let cases = cases.map(|text| ("session_raw/1777700000_helper.jsonl", text));
+    // Cut off in the middle of its list.
+    let cut = "# Session transcript — helper\n- Tokens: 40 in / 12 out / 8 cached".to_owned();
+    let cut = ("sessions/2026_04_01/1777700000_helper.md", cut);
+    for (path, text) in cases.into_iter().chain([cut]) {
         let source = Source {
-            path: "session_raw/1777700000_helper.jsonl".to_owned(),
+            path: path.to_owned(),
             bytes: text.into_bytes(),
         };
         if let Err((_, what)) = compare(std::slice::from_ref(&source)) {

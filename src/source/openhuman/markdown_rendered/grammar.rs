@@ -196,7 +196,8 @@ pub(super) fn set(
             Some(turns) => header.turn_count = turns,
             None => return false,
         },
-        "Tokens" => match Tokens::parse(value) {
+        // Without its end it was cut off, and the number may be as well.
+        "Tokens" => match Tokens::parse(value).filter(|tokens| tokens.hit.is_some()) {
             Some(tokens) => {
                 header.input_tokens = tokens.input;
                 header.output_tokens = tokens.output;
