@@ -688,3 +688,23 @@ fn a_cut_off_undo_keeps_a_residue_too() {
     workspace.run(&[]).code(0);
     assert_eq!(of_why(&workspace, "dropped"), [NO_JSON]);
 }
+
+/// A residue record that parses still, and has lost the name of its text.
+#[test]
+fn a_residue_record_without_its_text_stays() {
+    let workspace = imported();
+    let path = stream(&workspace, "residue");
+    let text = fs::read_to_string(&path).unwrap();
+    let damaged = text.replace("\"text\":", "\"tfxt\":");
+    assert_ne!(text, damaged);
+    fs::write(&path, damaged).unwrap();
+    // Neither the line is there any more, nor is there none to look for.
+    transcript(&workspace, &[user("a"), String::new(), user("b")]);
+    workspace
+        .run(&["--checksum"])
+        .code(0)
+        .says("dropped-messages");
+    let residue = workspace.read_store().session(SOURCE).residue;
+    assert_eq!(residue.len(), 1, "{residue:#?}");
+    assert_eq!(residue[0]["record"]["tfxt"], NO_JSON);
+}

@@ -88,12 +88,11 @@ impl Importer<'_> {
         item: &Item,
         name: &StoreName,
         hash: Sha256,
-        compare: Option<Compare>,
+        mut compare: Option<Compare>,
         mut draft: Option<&mut Draft>,
     ) -> Result<Dropped> {
         let unchanged = item.record().filter(|entry| entry.sha256 == Some(hash));
         let mut dropped = Dropped::default();
-        let mut compare = compare;
         let residue = compare.as_mut().map(Compare::take_residue);
         let session = Session {
             item,

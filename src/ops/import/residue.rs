@@ -37,7 +37,9 @@ impl<'a> Held<'a> {
         // An array would do for a struct, too.
         let is_object = value.starts_with('{');
         let held: Self = serde_json::from_str(value).ok()?;
-        (is_object && (held.line.is_some() || held.is_dropped())).then_some(held)
+        // A line without its text is none that could be looked for.
+        let is_line = held.line.is_some() && held.text().is_some();
+        (is_object && (is_line || held.is_dropped())).then_some(held)
     }
 
     fn is_dropped(&self) -> bool {
@@ -161,6 +163,9 @@ fn each_line(old: &mut StreamReader, mut each: impl FnMut(u64, &Held<'_>)) {
 /// Looks for lines among those of a source, each of which counts once. The
 /// last one may have been cut off while it was written, and be whole now.
 fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -> Result<()> {
+    // What was a message was whole.
+    let may_go_on = |index: &usize| old.get(*index).is_some_and(|line| !line.was_message);
+    let last_index = old.len().checked_sub(1).filter(may_go_on);
     let lengths: HashSet<usize> = old.iter().map(|line| line.length).collect();
     let mut sought: HashMap<Sha256, Vec<usize>> = HashMap::new();
     // Those that were found are taken first: they are among these lines, too.
@@ -185,7 +190,7 @@ fn look_in_lines(input: &Input<'_>, old: &mut [OldLine], last: (u64, Vec<u8>)) -
         let same = lengths.contains(&line.len());
         let same = same.then(|| sought.get_mut(&Sha256::of(&line))?.pop());
         let is_last = position.number == last.0 && line.starts_with(&last.1);
-        let begun = || is_last.then_some(old.len() - 1);
+        let begun = || last_index.filter(|_| is_last);
         let found = same.flatten().or_else(begun);
         if let Some(found) = found.and_then(|index| old.get_mut(index))
             && !found.is_there
